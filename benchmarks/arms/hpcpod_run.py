@@ -9,17 +9,19 @@ import hpcpod
 from arms.order import Delivery, Order, main
 from arms.tasks import TRAININGS
 
-NEVER = 10**6
-"""Rounds of a warm-up that does not end: no pod is ever replaced by a copy."""
 MANY = {"min": 1, "max": TRAININGS}
+PLAIN = {"finalists": 1, "ensembles": {"rules": []}}
+"""The best row of the leaderboard is delivered, as the others deliver the best of their scores:
+finalists on fresh episodes and ensembles cost no training, and would be ahead for that alone."""
 POPULATIONS: Mapping[str, Mapping[str, Any]] = {
     "tournament": {},
+    "finals": {},
     "generational": {"scheme": "generational"},
     "halving": {"allocator": "halving", "pods": MANY},
     "replicates": {"allocator": "replicates", "pods": MANY},
     "pods_8": {"pods": {"min": 1, "max": 8}},
     "pods_32": {"pods": MANY},
-    "no_evolution": {"warmup_rounds": NEVER},
+    "no_evolution": {"generator": "looser_rules:NoCopies"},
 }
 """Differences in ``population``."""
 RESERVE = 12.0
@@ -35,7 +37,8 @@ def config(order: Order) -> dict[str, Any]:
         common["stop"]["rounds"] = order.task.rounds
     if order.arm in POPULATIONS:
         population = {**common["population"], **POPULATIONS[order.arm]}
-        return {**common, "population": population}
+        stop = common["stop"] if order.arm == "finals" else {**common["stop"], **PLAIN}
+        return {**common, "population": population, "stop": stop}
     task, one = order.task, {"min": 1, "max": 1}
     long = task.long if order.arm == "long_run" else task.searched
     return {

@@ -23,7 +23,8 @@ class Arm:
 
 
 ARMS: Mapping[str, Arm] = {
-    "tournament": Arm("hpcpod_run", "hpcpod: 16 pods, its defaults"),
+    "tournament": Arm("hpcpod_run", "hpcpod: 16 pods"),
+    "finals": Arm("hpcpod_run", "hpcpod: 16 pods, delivered by its final evaluation"),
     "generational": Arm("hpcpod_run", "hpcpod: `scheme: generational`"),
     "halving": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: halving`"),
     "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),

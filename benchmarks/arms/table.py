@@ -10,12 +10,10 @@ import numpy as np
 from arms.cells import Cell
 from arms.registry import ARMS
 from arms.tasks import TASKS
-from hpcpod.tournament.scores import improvement, iqm, iqm_interval
+from hpcpod.tournament.scores import improvement_over_tasks, improvement_test, iqm, iqm_interval
 
 OURS = "tournament"
 """The arm with which all others are compared."""
-DRAWS = 2000
-"""Of the bootstrap."""
 Scores = Mapping[str, Sequence[float]]
 """Of one arm, by task: a score for each seed."""
 
@@ -42,7 +40,7 @@ def _of(cells: Sequence[Cell], axis: str) -> str:
             ARMS[arm].words + (f" ({failed} failed)" if failed else ""),
             *(mean_of(by[arm].get(task, ())) for task in tasks),
             interquartile(by[arm], whole),
-            "" if arm == OURS or OURS not in by else _chance(by[OURS], by[arm], tasks),
+            "" if arm == OURS or OURS not in by else chance(by[OURS], by[arm], tasks),
             optimism(mine),
             f"{statistics.fmean(cell.env_steps for cell in mine):,.0f}" if mine else "",
             f"{statistics.median(cell.seconds for cell in mine):.0f}" if mine else "",
@@ -89,30 +87,15 @@ def interquartile(scores: Scores, tasks: Sequence[str]) -> str:
     return f"{iqm(np.concatenate(strata)):.2f} ({low:.2f} to {high:.2f})"
 
 
-def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> tuple[float, float, float] | None:
-    """The probability that a run of one arm scores above a run of another, mean over tasks.
-
-    Its 95 % interval is a bootstrap's that draws seeds within each task and arm (Agarwal et al.
-    2021). None: they have no task in common.
-    """
+def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
+    """The probability that a run of one arm scores above a run of another, mean over the tasks of
+    both, with its bootstrap interval, too narrow of few seeds; and the p of a permutation test."""
     both = [task for task in tasks if one.get(task) and other.get(task)]
     if not both:
-        return None
-    rng, drawn = np.random.default_rng(0), np.zeros(DRAWS)
-    seen = 0.0
-    for task in both:
-        x, y = np.asarray(one[task]), np.asarray(other[task])
-        seen += improvement(x, y, paired=False).probability / len(both)
-        xs, ys = rng.choice(x, (DRAWS, len(x))), rng.choice(y, (DRAWS, len(y)))
-        wins = (np.sign(xs[:, :, None] - ys[:, None, :]) + 1) / 2
-        drawn += wins.mean(axis=(1, 2)) / len(both)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return seen, float(low), float(high)
-
-
-def _chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
-    found = chance(one, other, tasks)
-    return "" if found is None else "{:.2f} ({:.2f} to {:.2f})".format(*found)
+        return ""
+    strata = [one[task] for task in both], [other[task] for task in both]
+    found, p = improvement_over_tasks(*strata), improvement_test(*strata)
+    return f"{found.probability:.2f} ({found.low:.2f} to {found.high:.2f}), p {p:.3f}"
 
 
 def optimism(cells: Sequence[Cell]) -> str:

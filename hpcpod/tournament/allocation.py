@@ -17,7 +17,15 @@ from typing import Protocol
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.records import Board, PodState, stable_hash
-from hpcpod.tournament.budget import Axis, axis_of, experience, slots_of, spent_share
+from hpcpod.tournament.budget import (
+    Axis,
+    axis_of,
+    experience,
+    later_share,
+    slots_of,
+    spent_share,
+    young,
+)
 from hpcpod.tournament.controls import RESTS, leading, privileged
 from hpcpod.tournament.settle import as_dead, rank
 from hpcpod.tournament.statistics import mean, standard_error
@@ -65,7 +73,7 @@ class Candidate:
     repeats: str = ""
     """The pod whose training it repeats with another seed; empty if none."""
     share: float = 0.0
-    """Experience before which it should not rest, on the budget's axis."""
+    """Experience before which it should not rest, on the budget's axis; 0: it has had its share."""
 
     @property
     def young(self) -> bool:
@@ -109,6 +117,8 @@ class Prospects:
     """Rounds that the population has finished."""
     worst: float | None = None
     """The worst return of an episode that the run has seen."""
+    share: float = 0.0
+    """Experience that a fresh draw would have a right to, on the budget's axis."""
 
     @cached_property
     def scored(self) -> list[Candidate]:
@@ -176,6 +186,7 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
         config.population.pods.max, key, slots_of(config),
         tuple(compress(every, map(not_, trains))), board.rounds, board.worst,
+        later_share(config),
     )  # fmt: skip
 
 
@@ -200,7 +211,7 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
         protected=leads or privileged(pod, best, RESTS),
         rests=bool(pod.rests),
         repeats=pod.repeats or "",
-        share=pod.share,
+        share=pod.share if young(last, pod.share, config) else 0.0,
     )
 
 

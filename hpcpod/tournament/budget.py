@@ -27,6 +27,9 @@ from hpcpod.tournament.settle import onward
 Axis = Literal["env_steps", "seconds"]
 ATTEMPTS = 32
 """See ``later_share``: a 32nd is what each of 8 founders has."""
+LONGEST = 4
+"""See ``later_share``: with more than 8 slots a 32nd of all slots' time is more than this part of a
+run's length."""
 
 
 def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> Board:
@@ -96,7 +99,7 @@ def stage_count(pods: int) -> int:
 
 def first_share(config: RunConfig) -> float:
     """The experience that a founder has a right to: its part of the first stage of a budget that
-    all stages divide equally; 0 where the axis has no limit.
+    all stages divide equally; 0 where the axis has no limit. See ``young``.
 
     Before it a policy that does nothing may be ahead of all that learn.
     """
@@ -106,12 +109,39 @@ def first_share(config: RunConfig) -> float:
 
 def later_share(config: RunConfig) -> float:
     """The experience that a fresh draw has a right to once the founders have stopped gaining: one
-    of so many attempts that a whole budget pays; never less than a founder's.
+    of so many attempts that a whole budget pays; never less than a founder's, nor more than a slot
+    has of a quarter of it.
 
     Where there are many founders, their share is short. On MountainCarContinuous it took longer to
     learn anything: none of 16 found the hill in two rounds, and the 22nd pod did in its third.
     """
-    return max(first_share(config), _whole(config) / ATTEMPTS)
+    whole = _whole(config)
+    later = min(whole / ATTEMPTS, whole / (slots_of(config) or 1) / LONGEST)
+    return max(first_share(config), later)
+
+
+def young(last: Evaluation | None, share: float, config: RunConfig) -> bool:
+    """True while a pod has not had its share of the budget, by none of the run's limits: the one
+    that ends the run may be another than the axis's.
+
+    Args:
+        last: the pod's last evaluation; None: it has none yet.
+        share: of the pod, see ``PodState.share``.
+        config: of the run.
+    """
+    whole, stop = _whole(config), config.stop
+    if share <= 0 or whole <= 0:
+        return False
+    if last is None:
+        return True
+    # With minutes as a mere precaution no pod ever had its share, and nothing was copied.
+    rounds = None if stop.rounds is None else stop.rounds * config.population.pods.max
+    limits = (
+        (experience(last, axis_of(config), config), whole),
+        (experience(last, "env_steps", config), stop.env_steps),
+        (float(last.round), rounds),
+    )
+    return all(had < share / whole * limit for had, limit in limits if limit is not None)
 
 
 def _whole(config: RunConfig) -> float:

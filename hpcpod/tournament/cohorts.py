@@ -25,7 +25,7 @@ from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
-from hpcpod.tournament.budget import axis_of, experience
+from hpcpod.tournament.budget import young
 from hpcpod.tournament.controls import ENDS, leading, privileged
 from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
@@ -118,7 +118,6 @@ class Cohorts:
         self._ranks: dict[int, float] = {}
         self._rows: dict[str, tuple[Entry, ...]] = {}
         self._quotas = quotas(config.population)
-        self._axis = axis_of(config)
         self._wanted: dict[str, int] = {}
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._broken = broken(board)
@@ -216,8 +215,7 @@ class Cohorts:
 
     def young(self, pod: PodState) -> bool:
         """True while a pod has not had its share of the budget."""
-        had = experience(pod.history[-1], self._axis, self.config) if pod.history else 0.0
-        return had < pod.share
+        return young(pod.history[-1] if pod.history else None, pod.share, self.config)
 
     def hopeful(self) -> list[str]:
         """Algorithms worth another fresh pod, those farthest below their places first."""

@@ -17,8 +17,8 @@ def take(
 ) -> Order | None:
     """Claim the most urgent order that is free; of births that are as urgent, the owner's own pod.
 
-    As urgent are the births of one algorithm with the fewest rounds. Of a first round no slot has
-    anything in memory.
+    As urgent are births of the first one's algorithm and round: an allocator's order comes before
+    what a slot has in memory. Of a first round it has nothing.
 
     A claim of the owner's own, from before a requeue, is taken up again first.
 
@@ -39,10 +39,8 @@ def take(
             return order
     free = [order for order in open_orders if owners[order.id] is None]
     births = [o for o in free if not isinstance(o, Rescore) and o.pod not in resting]
-    urgent = [birth for birth in births if birth.algorithm == births[0].algorithm]
-    least = min((birth.round for birth in urgent), default=0)
-    # its buffer is in memory
-    own = [birth for birth in urgent if birth.pod == pod and birth.round == least > 1]
+    urgent = [b for b in births if (b.algorithm, b.round) == (births[0].algorithm, births[0].round)]
+    own = [birth for birth in urgent if birth.pod == pod and birth.round > 1]  # its buffer is here
     rescores: list[Order] = [order for order in free if isinstance(order, Rescore)]
     for order in [*rescores, *own, *births]:
         if folder.claims.take(order.id, owner):

@@ -98,3 +98,20 @@ def test_no_slot_begins_what_rests_but_goes_on_with_its_own(tmp_path: Path) -> N
         "confirm", 1, sleeper, 1, "ppo", {}, board.pods[sleeper].history[-1].checkpoint, 1
     )
     assert take(folder, other, [rescore], None, resting_pods(board)) == rescore
+
+
+def test_a_slot_goes_on_with_its_own_pod_unless_the_allocator_wants_another(tmp_path: Path) -> None:
+    game = rules(4)
+    board = played(game)
+
+    def taken(*turns: str) -> str:
+        folder = RunFolder.create(tmp_path / "-".join(turns), {})
+        order = take(folder, Owner("s1", "j"), orders(replace(board, turns=turns)), "p0002")
+        assert order is not None
+        return order.pod
+
+    assert order_of(board, "p0003").round == order_of(board, "p0002").round == 2
+    assert taken("p0003", "p0001") == "p0002", "it is as urgent, and its buffer is in memory"
+    board = fold(board, [report(order_of(board, "p0003"), flat(3.0))], game, now=3.0)
+    assert taken("p0003", "p0002") == "p0003", "it is a round ahead, and still wanted first"
+    assert taken("p0002", "p0003") == "p0002"

@@ -10,9 +10,10 @@ import pytest
 
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
+from hpcpod.records.records import Checkpoint, Evaluation
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
-from hpcpod.tournament.budget import first_share, later_share
+from hpcpod.tournament.budget import first_share, later_share, young
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
@@ -33,6 +34,8 @@ SLOW = [pod(f"slow{n}", -40.0, -40.0) for n in range(4)]
         (StopConfig(minutes=40), 4, 8, 4 * 40 * 60 / 4 / 8, 300.0),
         (StopConfig(minutes=40), 4, 32, 4 * 40 * 60 / 6 / 32, 300.0),
         (StopConfig(minutes=40), None, 8, 40 * 60 / 4 / 8, 75.0),
+        # a 32nd of 64 slots' time is 2 hours of one: a quarter of the run is enough
+        (StopConfig(minutes=60), 64, 64, 3600 / 7, 900.0),
         (StopConfig(rounds=10), 4, 8, 0.0, 0.0),
     ],
 )
@@ -40,7 +43,7 @@ def test_founders_have_equal_parts_of_the_first_stage_and_later_draws_a_32nd(
     stop: StopConfig, slots: int | None, pods: int, share: float, later: float
 ) -> None:
     config = replace(rules(pods, stop=stop).config, cluster=ClusterConfig(slots=slots))
-    assert (first_share(config), later_share(config)) == (share, later)
+    assert (first_share(config), later_share(config)) == pytest.approx((share, later))
 
 
 def test_founders_have_the_share_unless_a_target_may_end_the_run_long_before() -> None:
@@ -65,6 +68,36 @@ def test_no_copy_takes_the_place_of_a_pod_before_its_share() -> None:
     [last, *_] = sorted(board.living, key=lambda pod: pod.cost)
     assert not cohorts.spare(replace(last, share=last.cost + 1))
     assert cohorts.spare(replace(last, share=last.cost))
+
+
+@pytest.mark.parametrize(
+    ("stop", "share", "last"),
+    [  # of 8 pods, a quarter of the whole by each limit; a round has 20,000 steps and 60 s
+        (StopConfig(minutes=10**4, rounds=12), 18_750.0, 3),
+        (StopConfig(minutes=10**4, env_steps=2_560_000), 18_750.0, 4),
+        (StopConfig(minutes=160), 300.0, 5),
+        (StopConfig(env_steps=10**9, rounds=8), 31_250_000.0, 2),
+    ],
+)
+def test_a_share_is_over_by_the_limit_that_ends_the_run(
+    stop: StopConfig, share: float, last: int
+) -> None:
+    config = replace(rules(8, stop=stop).config, cluster=ClusterConfig(slots=1))
+    assert config.round.env_steps == 20_000 and first_share(config) == share
+    seen = [Evaluation(n, (0.0, 1.0), Checkpoint("c", 1), cost=60.0 * n) for n in range(1, 9)]
+    assert next(each.round for each in seen if not young(each, share, config)) == last
+    assert young(None, share, config) and not young(None, 0.0, config)
+
+
+def test_minutes_as_a_precaution_do_not_keep_pods_from_being_copied() -> None:
+    for minutes in (None, 10_000):
+        game = rules(8, stop=StopConfig(minutes=minutes, rounds=12), controls=0)
+        board = first_board(game, 0.0)
+        for merge in range(1, 9):
+            board = play_round(
+                board, game, lambda order: float(order.pod[1:]), now=60.0 * merge, seconds=60.0
+            )
+        assert any(pod.cause == "copy" for pod in board.pods.values())
 
 
 def test_the_gain_is_that_of_the_second_half() -> None:
@@ -129,9 +162,12 @@ def test_a_single_slot_takes_turns_between_them_and_the_best() -> None:
 
 
 def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
-    founders = [replace(each, share=float(STEPS)) for each in (*IDLE, *SLOW)]
-    for left, drawn in ((2.0 * STEPS, 1), (0.9 * STEPS, 0)):
-        found = Halving(POPULATION).allocate(seen(*founders, spent=0.9, left=left))
+    few = replace(seen(*IDLE, *SLOW, spent=0.9), share=float(STEPS), slots=6)
+    for left, drawn in ((3.0 * STEPS, 3), (2.0 * STEPS, 2), (0.9 * STEPS, 0)):
+        assert len(Halving(POPULATION).allocate(replace(few, left=left)).fresh) == drawn
+    # of seconds each slot has as many
+    for left, drawn in ((1.5 * STEPS, 3), (0.9 * STEPS, 0)):
+        found = Halving(POPULATION).allocate(replace(few, left=left, axis="seconds"))
         assert len(found.fresh) == drawn
 
 

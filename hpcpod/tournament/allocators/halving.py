@@ -119,8 +119,8 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
     young = names(prospects.unscored) | names(each for each in prospects.scored if each.young)
     going = list(rising(prospects, resting))[:room]
     fresh: dict[str, str] = {}
-    if not going and _time_for_another(prospects):
-        worst = resting[::-1][: max(0, room - len(young))]
+    if not going:
+        worst = resting[::-1][: min(max(0, room - len(young)), affordable(prospects))]
         said = "the best have stopped gaining, and no pod that rests would be ahead soon"
         fresh = {each.pod: said for each in worst}
     first = [*going, *(pod for pod in halved.order if pod in young)]
@@ -143,10 +143,13 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
 
 
-def _time_for_another(prospects: Prospects) -> bool:
-    """True if the budget has room for the longest share that a pod has had."""
-    longest = max((each.share for each in prospects.candidates), default=0.0)
-    return prospects.left is None or prospects.left >= longest
+def affordable(prospects: Prospects) -> int:
+    """Fresh draws that can have their share of what is left of the budget: of environment steps
+    all spend the same, of time each on a slot of its own."""
+    left, share = prospects.left, prospects.share
+    if left is None or share <= 0:
+        return prospects.pods
+    return int(left / share) if prospects.axis == "env_steps" or left < share else prospects.pods
 
 
 def divided(prospects: Prospects, kept: Container[str], said: str) -> Allocation:
