@@ -209,8 +209,9 @@ def _gaps(table: Any, row: Any) -> Iterator[Finding]:
     left = table.assign(number=number).groupby("ticker", observed=True)["number"].diff() - 1
     found = np.flatnonzero(left.to_numpy() > 0)
     for at in found[:NAMED]:
-        words = f"{_namer(table)(at)} comes after a gap: {int(left.iloc[at])} bars are missing"
-        yield Finding("warning", int(row[at]), words)
+        lost = int(left.iloc[at])
+        words = "a bar is missing" if lost == 1 else f"{lost} bars are missing"
+        yield Finding("warning", int(row[at]), f"{_namer(table)(at)} comes after a gap: {words}")
     if len(found) > NAMED:
         stocks = table["ticker"].iloc[found].nunique()
         yield Finding("warning", 0, f"{len(found) - NAMED} more gaps; {stocks} stocks have some")

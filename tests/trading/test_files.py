@@ -212,9 +212,9 @@ def test_gaps_are_named_with_the_rows_behind_them_and_then_counted(tmp_path: Pat
         "row 14: 2021-03-15, a session of XNYS, is missing before A at 2021-03-19 00:00:00",
         "row 14: 2021-03-16, a session of XNYS, is missing before A at 2021-03-19 00:00:00",
         "2 more sessions of XNYS are missing, the last of them 2021-03-18",
-        "row 5: B at 2021-03-03 00:00:00 comes after a gap: 1 bars are missing",
+        "row 5: B at 2021-03-03 00:00:00 comes after a gap: a bar is missing",
         "row 9: B at 2021-03-08 00:00:00 comes after a gap: 2 bars are missing",
-        "row 12: B at 2021-03-10 00:00:00 comes after a gap: 1 bars are missing",
+        "row 12: B at 2021-03-10 00:00:00 comes after a gap: a bar is missing",
         "2 more gaps; 1 stocks have some",
         "1 stocks have less than 95 % of the bars: B has 11 of 17, from 2021-03-01 00:00:00 to"
         " 2021-03-30 00:00:00",
