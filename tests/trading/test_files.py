@@ -90,7 +90,7 @@ def test_a_day_is_counted_in_the_exchanges_zone(tmp_path: Path) -> None:
     table = bars("A", ["2024-03-10 23:01:00Z", "2024-03-11 00:01:00Z"])
     path = written(tmp_path, table)
     for given in ({"calendar": "XASX"}, {"calendar": None, "timezone": "Australia/Sydney"}):
-        panel = read_bars(path, **given)  # type: ignore[arg-type]
+        panel = read_bars(path, **given)
         assert panel.dates.astype(str).tolist() == ["2024-03-11"]
         assert panel.times.astype(str).tolist() == ["2024-03-10T23:01:00", "2024-03-11T00:01:00"]
     assert len(read_bars(path, calendar=None).dates) == 2

@@ -184,7 +184,7 @@ def test_as_few_sessions_as_may_be_judged_are_enough_with_one_decision_each(tmp_
     file = tmp_path / "bars.parquet"
     grow(file, 45)
     short = replace_kwargs(config(file, ct={"kwargs": {"judge": 5 + EMBARGO}}), stride=13)
-    windows = windows_of(stream_of(short))
+    windows = windows_of(TradingStream(short))
     [[played]] = backtest(task_of("trading", windows.judge), {"cash": cash})
     assert len(played.moves) == 5
 
@@ -205,7 +205,8 @@ def test_days_are_paired_by_their_dates(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(made, "_played", lambda _windows, player, _part: tests[player.policy])
     env, folder = config(file).env, tmp_path / "mine.ct" / "cycles" / "1"
     verdict = made.judge(windows, Player(file, env), Player(other, env), folder)
-    assert verdict.ahead == pytest.approx(0) and verdict.challenger == verdict.incumbent
+    assert verdict.incumbent is not None and verdict.ahead == pytest.approx(0, abs=1e-9)
+    assert verdict.challenger.mean == pytest.approx(verdict.incumbent.mean)
     assert verdict.challenger.count == 5 and verdict.words.startswith("5 sessions from ")
 
 
