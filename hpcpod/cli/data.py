@@ -80,9 +80,8 @@ def _fetch(options: Namespace, given: dict[str, Any]) -> int:
     check_writable(Path(options.source), overwrite=options.overwrite)
     vendor, tickers = str(given.pop("vendor")), given.pop("tickers")
     tickers = [tickers] if isinstance(tickers, str) else [str(each) for each in tickers]
-    table, outside = fetched(
-        vendor_of(vendor), tickers, **{key: str(value) for key, value in given.items()}
-    )
+    words: Any = {key: value if value is None else str(value) for key, value in given.items()}
+    table, outside = fetched(vendor_of(vendor), tickers, **words)
     write_table(table, options.source)
     told = f"{many(len(table), 'row')} of {many(len(tickers), 'stock')} from {vendor}"
     say(f"{options.source}: {told}; left out {many(outside, 'bar')} of outside exchange hours")
@@ -120,7 +119,7 @@ def _check(options: Namespace, given: dict[str, Any]) -> int:
     timezone = given.pop("timezone", None)
     if given:
         raise UserError(f"hpcpod data check has no '{min(given)}' (calendar and timezone)")
-    found = list(findings(frame_of(options.source, timezone), calendar))
+    found = list(findings(frame_of(options.source, timezone, calendar), calendar))
     if options.json:
         say_json([asdict(each) for each in found])
     else:

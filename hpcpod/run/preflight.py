@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -62,6 +62,8 @@ class Checked:
     """The share of an episode that a round sees, in words."""
     remarks: tuple[str, ...]
     """Consequences that are seldom meant, a sentence each."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Of the environment, as plain data; empty without a probe."""
 
 
 def read_config(
@@ -177,7 +179,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     inherit = start_from.heirs_words(config, algorithms, share)
     said = (*inherit, *remarks(config, algorithms, look), *remarks_on_program(config))
     sees = round_of_program(config) or round_in_words(config, look)
-    return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
+    spec = look.spec if look is not None else {}
+    return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said, spec)
 
 
 def problems_of(
@@ -263,12 +266,12 @@ def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list
 
 def _unusable_parts(config: RunConfig) -> Iterator[str]:
     by = config.population
-    for kind, field, name in (
+    for kind, part, name in (
         (Updater, "updater", by.updater),
         (Generator, "generator", by.generator),
         (Allocator, "allocator", by.allocator),
     ):
-        yield from _refusal(f"population.{field}", plugins.make, kind, f"{field}s", name, by)
+        yield from _refusal(f"population.{part}", plugins.make, kind, f"{part}s", name, by)
     for name in config.metrics:
         yield from _refusal("metrics", plugins.find, "loggers", name)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -54,6 +55,9 @@ class Backtest:
     performance: Performance
     values: Floats
     """The account's value at the start and at the close of each session."""
+    sessions: npt.NDArray[np.int64]
+    """The session of each close, counted on from market to market: policies of other strides and
+    warm-ups have the same numbers for the same dates."""
     path: Floats
     """Its value at each decision."""
     turnover: float
@@ -97,33 +101,35 @@ def _played(
     count, rules = len(strategies), task.rules
     account = opened(count, tables.mark.shape[1], rules.capital, "cpu")
     goals: list[Tensor | None] = [None] * count
-    values, money, invested, ends = [account.value], list[Tensor](), list[Tensor](), [account.value]
+    values, money, invested = [account.value], list[Tensor](), list[Tensor]()
+    days, ends = tables.sessions, dict[int, Tensor]()
     for d in range(market.begins, market.past):
         changes = [
             _wanted(strategy, name in agents, row, account, tables, market, d, rules, goals)
             for row, (name, strategy) in enumerate(strategies.items())
         ]
-        last = d + 1 == market.past or tables.sessions[d + 1] != tables.sessions[d]
+        last = d + 1 == market.past or days[d + 1] != days[d]
         if last and tables.late[d] and d > market.begins:
-            ends.append(account.value)
+            ends[days[d]] = account.value
         account, spent = traded(
             account, torch.cat(changes), tables.fill[d], tables.buyable[d].expand(count, -1),
             tables.sellable[d].expand(count, -1), rules,
         )  # fmt: skip
         if last and not tables.late[d]:
-            ends.append(marked(account, tables.close[d]).value)
+            ends[days[d]] = marked(account, tables.close[d]).value
         account = marked(account, tables.mark[d + 1])
         values.append(account.value)
         money.append(spent / values[-2])
         invested.append(1 - account.cash / account.value)
-    if tables.late[market.past] and tables.sessions[market.past] != tables.sessions[d]:
-        ends.append(account.value)
-    path, closes = torch.stack(values).numpy(), torch.stack(ends).numpy()
+    if days[market.past] != days[d]:
+        # Held through the last session, which was no day where it has one decision.
+        ends[days[market.past]] = marked(account, tables.close[market.past]).value
+    path, closes = torch.stack(values).numpy(), torch.stack([values[0], *ends.values()]).numpy()
     sums, shares = torch.stack(money).sum(0).numpy(), torch.stack(invested).mean(0).numpy()
     return [
         Backtest(
-            name, performance(closes[:, row]), closes[:, row], path[:, row],
-            float(sums[row]) / (len(ends) - 1), float(shares[row]),
+            name, performance(closes[:, row]), closes[:, row], np.array([*ends]), path[:, row],
+            float(sums[row]) / len(ends), float(shares[row]),
         )
         for row, name in enumerate(strategies)
     ]  # fmt: skip

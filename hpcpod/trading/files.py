@@ -3,7 +3,7 @@
 A file has a row for each bar of a stock: ``time`` (or ``date``), ``ticker``, ``open``, ``high``,
 ``low``, ``close``, ``volume``, and further numbers that were known at the bar's end; or a column of
 closes for each stock, beside ``date``. Times of minute bars are the *ends* of bars, and have a time
-zone.
+zone or an offset, whichever: their dates are those of the exchange's own zone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpcpod.errors import UserError
+from hpcpod.trading.exchanges import exchange, times_of
 from hpcpod.trading.panel import FIELDS, MarketPanel, SourceCard, day_of
 
 Kind = Literal["error", "warning"]
@@ -25,6 +26,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "ticker": ("ticker", "symbol", "tic", "stock"),
 }
 SPLITS = (2, 3, 4, 5, 7, 8, 10, 15, 20)
+NAMED = 3
+"""Findings of a kind that are each named with their row; of gaps the others are counted."""
 NEAR = 0.03
 """A ratio of two closes this near to that of a split looks like one."""
 
@@ -52,15 +55,16 @@ def read_bars(
 
     Args:
         path: ends in ``.parquet``, ``.csv`` or ``.csv.gz``.
-        calendar: of exchange_calendars; None: the days of the file are the sessions.
-        timezone: of times that name none.
+        calendar: of exchange_calendars, in whose zone a day is counted; None: the days of the file
+            are the sessions.
+        timezone: of times that name none; without a calendar also that in which a day is counted.
         licence: under which the bars may be used, for the card.
         below: the panel's ceiling.
 
     Raises:
         UserError: it can't be read, or has an error; the sentence names the first row.
     """
-    table = frame_of(path, timezone)
+    table = frame_of(path, timezone, calendar)
     for finding in findings(table, calendar):
         if finding.kind == "error":
             raise UserError(f"{path}: {finding}")
@@ -68,8 +72,9 @@ def read_bars(
     return panel if below is None else panel.below(below)
 
 
-def frame_of(path: str | Path, timezone: str | None = None) -> Any:
-    """A file's rows as they are, with columns ``time``, ``ticker`` and the fields of bars.
+def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None = "XNYS") -> Any:
+    """A file's rows as they are, with columns ``time``, ``ticker`` and the fields of bars; times
+    with a zone are in that of the calendar, where their date is their session's.
 
     Raises:
         UserError: it can't be read, or lacks a column.
@@ -110,7 +115,7 @@ def frame_of(path: str | Path, timezone: str | None = None) -> Any:
                 f"{path}: row {row + 1}: {name} is {table[name].iloc[row]!r}, no number"
             )
     table["ticker"] = table["ticker"].astype(str)
-    return _timed(table, path, timezone)
+    return table.assign(time=times_of(table["time"], path, timezone, calendar))
 
 
 def _long(wide: Any, path: str | Path) -> Any:
@@ -122,28 +127,6 @@ def _long(wide: Any, path: str | Path) -> Any:
         raise UserError(f"{path}: without a column of tickers, {bad[0]} must be closes of a stock")
     tall = wide.melt("time", var_name="ticker", value_name="close", ignore_index=False)
     return tall.sort_index(kind="stable").dropna(subset="close").reset_index(drop=True)
-
-
-def _timed(table: Any, path: str | Path, timezone: str | None) -> Any:
-    """Times as datetimes; naive ones of daily bars are dates, others need a time zone."""
-    import pandas as pd
-
-    try:
-        text = table["time"].dtype.kind not in "Mi"
-        times = pd.to_datetime(table["time"], format="ISO8601" if text else None)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: times can't be read: {str(error).splitlines()[0]}") from error
-    if times.dt.tz is None and not (times.dt.normalize() == times).all():
-        if timezone is None:
-            raise UserError(
-                f"{path}: times such as {times.iloc[0]} name no time zone; say which one, as"
-                " timezone: America/New_York"
-            )
-        try:
-            times = times.dt.tz_localize(timezone)
-        except Exception as error:  # pytz's and zoneinfo's have no common base
-            raise UserError(f"{path}: times are not of {timezone}: {error!r}") from error
-    return table.assign(time=times)
 
 
 def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
@@ -159,6 +142,8 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
         names = sorted(map(str, table["currency"].unique()))
         yield Finding("error", odd, f"prices are in several currencies: {', '.join(names)}")
     yield from _off_calendar(table, row, calendar)
+    if table["time"].notna().all():
+        yield from _gaps(table, row)
     yield from _suspects(table, row)
 
 
@@ -170,21 +155,21 @@ def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
     for name in FIELDS[:4]:
         bad = ~(table[name].to_numpy(float) > 0)
         missing = table[name].isna().to_numpy()
-        for at in np.flatnonzero(bad & ~missing)[:3]:
+        for at in np.flatnonzero(bad & ~missing)[:NAMED]:
             words = f"{name} of {named(at)} is {table[name].iloc[at]:g}: prices are above 0"
             yield Finding("error", int(row[at]), words)
-        for at in np.flatnonzero(missing)[:3]:
+        for at in np.flatnonzero(missing)[:NAMED]:
             yield Finding("error", int(row[at]), f"{name} of {named(at)} is missing (NaN)")
     high, low = table["high"].to_numpy(float), table["low"].to_numpy(float)
     inner = table[["open", "close"]].to_numpy(float)
     slack = 1e-6 * np.abs(high)
     outside = (inner.max(1) > high + slack) | (inner.min(1) < low - slack)
-    for at in np.flatnonzero(outside)[:3]:
+    for at in np.flatnonzero(outside)[:NAMED]:
         yield Finding(
             "error", int(row[at]), f"open or close of {named(at)} is outside high and low"
         )
     volume = table["volume"].to_numpy(float)
-    for at in np.flatnonzero(~(volume >= 0))[:3]:
+    for at in np.flatnonzero(~(volume >= 0))[:NAMED]:
         words = f"volume of {named(at)} is {volume[at]:g}: it is a number from 0"
         yield Finding("error", int(row[at]), words)
 
@@ -192,26 +177,44 @@ def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
 def _bad_order(table: Any, row: Any) -> Iterator[Finding]:
     named = _namer(table)
     twice = table.duplicated(["time", "ticker"]).to_numpy()
-    for at in np.flatnonzero(twice)[:3]:
+    for at in np.flatnonzero(twice)[:NAMED]:
         yield Finding("error", int(row[at]), f"{named(at)} is there twice")
     back = (table.groupby("ticker", observed=True)["time"].diff().dt.total_seconds() < 0).to_numpy()
-    for at in np.flatnonzero(back)[:3]:
+    for at in np.flatnonzero(back)[:NAMED]:
         yield Finding("error", int(row[at]), f"{named(at)} is older than the row before it")
 
 
 def _off_calendar(table: Any, row: Any, calendar: str | None) -> Iterator[Finding]:
     if calendar is None or table["time"].isna().any():
         return
-    sessions = _calendar(calendar, table)
     days = _days(table).to_numpy("datetime64[D]")
-    for at in np.flatnonzero(~np.isin(days, sessions))[:3]:
+    sessions = exchange(calendar, days.min(), days.max()).sessions.to_numpy("datetime64[D]")
+    for at in np.flatnonzero(~np.isin(days, sessions))[:NAMED]:
         words = f"{days[at]} is no session of {calendar} ({_namer(table)(at)})"
         yield Finding("error", int(row[at]), words)
     lacking = sessions[(sessions > days.min()) & (sessions < days.max())]
     lacking = lacking[~np.isin(lacking, days)]
-    if len(lacking):
-        words = f"{len(lacking)} sessions of {calendar} are missing, the first on {lacking[0]}"
-        yield Finding("warning", 0, words)
+    for day in lacking[:NAMED]:
+        at = int((days > day).argmax())
+        words = f"{day}, a session of {calendar}, is missing before {_namer(table)(at)}"
+        yield Finding("warning", int(row[at]), words)
+    if len(lacking) > NAMED:
+        words = f"{len(lacking) - NAMED} more sessions of {calendar} are missing"
+        yield Finding("warning", 0, f"{words}, the last of them {lacking[-1]}")
+
+
+def _gaps(table: Any, row: Any) -> Iterator[Finding]:
+    """Bars that a stock lacks between two of its own, and others have."""
+    number = table["time"].factorize(sort=True)[0]
+    left = table.assign(number=number).groupby("ticker", observed=True)["number"].diff() - 1
+    found = np.flatnonzero(left.to_numpy() > 0)
+    for at in found[:NAMED]:
+        lost = int(left.iloc[at])
+        words = "a bar is missing" if lost == 1 else f"{lost} bars are missing"
+        yield Finding("warning", int(row[at]), f"{_namer(table)(at)} comes after a gap: {words}")
+    if len(found) > NAMED:
+        stocks = table["ticker"].iloc[found].nunique()
+        yield Finding("warning", 0, f"{len(found) - NAMED} more gaps; {stocks} stocks have some")
 
 
 def _suspects(table: Any, row: Any) -> Iterator[Finding]:
@@ -227,12 +230,13 @@ def _suspects(table: Any, row: Any) -> Iterator[Finding]:
         if any(abs(factor / split - 1) < NEAR for split in SPLITS):
             words = f"{named(at)} moves by a factor of {ratio[at]:.3f}: is it an unadjusted split?"
             yield Finding("warning", int(row[at]), words)
-    counts = table.groupby("ticker", observed=True)["time"].count()
-    thin = counts[counts < 0.95 * table["time"].nunique()]
+    times = table.groupby("ticker", observed=True)["time"]
+    thin = times.count()[times.count() < 0.95 * table["time"].nunique()]
     if len(thin):
+        fewest = thin.idxmin()
         words = (
-            f"{len(thin)} stocks have gaps: {thin.idxmin()} has {int(thin.min())} of"
-            f" {table['time'].nunique()} bars"
+            f"{len(thin)} stocks have less than 95 % of the bars: {fewest} has {int(thin.min())} of"
+            f" {table['time'].nunique()}, from {times.min()[fewest]} to {times.max()[fewest]}"
         )
         yield Finding("warning", 0, words)
 
@@ -244,23 +248,6 @@ def _namer(table: Any) -> Any:
 def _days(table: Any) -> Any:
     """The date of each row where it was traded."""
     return table["time"].dt.tz_localize(None).dt.normalize()
-
-
-def _calendar(name: str, table: Any) -> Any:
-    try:
-        import exchange_calendars  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise UserError(
-            "a calendar needs exchange_calendars: pip install 'hpcpod[trading]'"
-        ) from error
-    days = _days(table)
-    try:
-        # A week more: the library wants a range.
-        week = np.timedelta64(7, "D")
-        made = exchange_calendars.get_calendar(name, start=days.min() - week, end=days.max() + week)
-    except (exchange_calendars.errors.CalendarError, ValueError) as error:
-        raise UserError(str(error).splitlines()[0]) from error
-    return made.sessions.to_numpy("datetime64[D]")
 
 
 def _panel(table: Any, path: Path, licence: str) -> MarketPanel:

@@ -146,7 +146,8 @@ def _account_of(members: Sequence[Backtest]) -> Backtest:
     )
     turnover = float(np.mean([each.turnover for each in members]))
     exposure = float(np.mean([each.exposure for each in members]))
-    return Backtest(AGENT, performance(values), values, path, turnover, exposure)
+    days = members[0].sessions
+    return Backtest(AGENT, performance(values), values, days, path, turnover, exposure)
 
 
 def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:

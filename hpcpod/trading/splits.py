@@ -13,7 +13,13 @@ first ``embargo`` ones of selection and of holdout, are in no part.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+FIELDS = ("selection", "holdout", "embargo", "purge", "folds", "fold", "anchored")
+"""Arguments of a task that say which sessions are in which part."""
+SESSIONS = ("source", "below", "since", "days", "start")
+"""Arguments of a market that say which sessions there are: of these a part may be a share."""
 
 
 class Split(NamedTuple):
@@ -49,3 +55,27 @@ def split(  # noqa: PLR0913 (the numbers of a split, by name)
         range(selection + moved + embargo, holdout + moved - purge),
         range(holdout + moved + embargo, holdout + end),
     )
+
+
+def moved(own: Mapping[str, Any], changed: Mapping[str, Any]) -> str | None:
+    """The argument by which a part of a changed task has other sessions; None: none has.
+
+    Args:
+        own: the arguments of a task, as ``env.kwargs`` has them.
+        changed: those that are laid over them.
+    """
+    for name in FIELDS:
+        if name in changed and (name not in own or changed[name] != own[name]):
+            return name
+    by_dates = all(isinstance(own.get(name), str) for name in ("selection", "holdout"))
+    if "market" not in changed or (by_dates and own.get("folds", 1) == 1):
+        return None
+    before, after = (_market(each) for each in (own.get("market"), changed["market"]))
+    moving = (name for name in SESSIONS if before.get(name) != after.get(name))
+    return next((f"market.{name}" for name in moving), None)
+
+
+def _market(given: object) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        return {"source": "synthetic", **given}
+    return {"source": "synthetic" if given is None else given}

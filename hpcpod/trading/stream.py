@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from hpcpod.config.continuous import CtConfig
@@ -27,8 +28,17 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.policy import load_policy_file
 from hpcpod.tournament.continuous.drift import Sample
-from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
+from hpcpod.tournament.continuous.stream import (
+    Look,
+    NotComparable,
+    Part,
+    Player,
+    Score,
+    Verdict,
+    Windows,
+)
 from hpcpod.trading.backtest import Backtest, backtest
+from hpcpod.trading.exchanges import exchange
 from hpcpod.trading.features import compute
 from hpcpod.trading.holdout import agent_of, opening
 from hpcpod.trading.ledger import LEDGERS, Ledger
@@ -136,28 +146,37 @@ class TradingStream:
         self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
     ) -> Verdict:
         """See ``Stream``: both play the judged sessions through, the same days are resampled."""
-        ours = self._judged_days(windows, challenger, folder)
+        days, ours = self._judged_days(windows, challenger, folder)
         level, unit = self._ct.level, "bp a day"
-        words = f"{len(ours)} sessions from {windows.train['holdout']} on"
-        own = _score(ours)
+        words = f"sessions from {windows.train['holdout']} on"
         if incumbent is None:
-            return Verdict(own, None, None, None, level, unit, words)
-        theirs = self._judged_days(windows, incumbent, folder)
-        common = min(len(ours), len(theirs))  # warm-ups differ, the last day is the same
-        ours, theirs = ours[-common:], theirs[-common:]
+            words = f"{len(ours)} {words}"
+            return Verdict(_score(ours), None, None, None, level, unit, words)
+        other, theirs = self._judged_days(windows, incumbent, folder)
+        # By date: where warm-ups and strides differ, so do the days.
+        both, here, there = np.intersect1d(days, other, return_indices=True)
+        _enough(len(both))
+        ours, theirs = ours[here], theirs[there]
         ahead, low, _ = paired_bootstrap(ours, theirs, level=1 - 2 * level)
-        return Verdict(own, _score(theirs), ahead, low, level, unit, f"{words}, the same for both")
+        words = f"{len(both)} {words}, the same for both"
+        return Verdict(_score(ours), _score(theirs), ahead, low, level, unit, words)
 
-    def _judged_days(self, windows: Windows, player: Player, folder: Path) -> Floats:
-        """Daily returns on the judged sessions: a look at a holdout, which the ledger counts once
-        for each policy.
+    def _judged_days(
+        self, windows: Windows, player: Player, folder: Path
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The judged sessions and the return of each: a look at a holdout, which the ledger counts
+        once for each policy. Days of several markets follow one another.
 
         Raises:
-            UserError: too few days can be played, or the ledger can't be written.
+            NotComparable: too few days can be played.
+            UserError: the ledger can't be written.
         """
-        moves = _moves(self._played(windows, player, "judge"))
-        if len(moves) < FEWEST:
-            raise UserError(f"{len(moves)} days were played, and {FEWEST} are judged at least")
+        tests = self._played(windows, player, "judge")
+        days, moves = (
+            np.concatenate(each)
+            for each in zip(*((test.sessions, test.moves) for test in tests), strict=True)
+        )
+        _enough(len(moves))
         home = folder.parents[2]  # runs/, above mine.ct/cycles/0002
         digest = hashlib.sha256(player.policy.read_bytes()).hexdigest()[:16]
         task, spread = self._task_of(windows, player, "judge"), float(moves.std(ddof=1))
@@ -165,7 +184,7 @@ class TradingStream:
         line, book = opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
         if not any(each.policy == digest and each.overlaps(line) for each in book.openings()):
             book.write(line)
-        return moves
+        return days, moves
 
     def sample(self, windows: Windows, player: Player, part: Part) -> Sample:
         """See ``Stream``: features of each stock at each decision, and the growth of the account
@@ -309,17 +328,23 @@ def _close(panel: MarketPanel, calendar: object) -> np.datetime64 | None:
     """The end of the panel's last session by a calendar, UTC; None: there is no calendar."""
     if calendar is None:
         return None
-    import exchange_calendars  # type: ignore[import-untyped,unused-ignore]
-
-    day, week = panel.dates[-1], np.timedelta64(7, "D")
-    made = exchange_calendars.get_calendar(str(calendar), start=day - week, end=day + week)
+    day = panel.dates[-1]
+    made = exchange(str(calendar), day, day)
     close: np.datetime64 = np.datetime64(made.session_close(str(day)).tz_localize(None), "s")
     return close
 
 
-def _moves(tests: list[Backtest]) -> Floats:
-    """Daily returns over all markets, whose days follow one another."""
-    return np.concatenate([each.moves for each in tests])
+def _enough(days: int) -> None:
+    """See that there are days enough for a verdict.
+
+    Raises:
+        NotComparable: there are not.
+    """
+    if days < FEWEST:
+        raise NotComparable(
+            f"{days} days can be judged on, and {FEWEST} are judged at least: set ct.kwargs.judge"
+            " higher, or take features with shorter warm-ups"
+        )
 
 
 def _score(moves: Floats) -> Score:

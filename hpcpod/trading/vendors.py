@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from hpcpod import plugins
 from hpcpod.errors import UserError
+from hpcpod.trading.exchanges import exchange
 from hpcpod.trading.panel import day_of
 
 Every = Literal["day", "minute"]
@@ -212,10 +213,10 @@ def vendor_of(name: str) -> Vendor:
 
 def fetched(
     vendor: Vendor, tickers: Sequence[str], start: str, end: str, every: str = "day",
-    calendar: str = "XNYS",
+    calendar: str | None = "XNYS",
 ) -> tuple[Any, int]:  # fmt: skip
     """Bars of a vendor as a table that ``files.write_table`` writes, and the number of those that
-    were left out since they lie outside of the exchange's hours.
+    were left out since they lie outside of the exchange's hours. Of days, ``calendar`` may be None.
 
     Raises:
         UserError: an argument can't be, the vendor refuses, or has no bar of a stock.
@@ -229,8 +230,9 @@ def fetched(
     first, past = day_of(start), day_of(end)
     if not first < past:
         raise UserError(f"bars from {first} until before {past} are none")
+    hours = _hours(calendar, first, past) if every == "minute" else {}
     rows = list(vendor.bars(tickers, str(first), str(past), every))  # type: ignore[arg-type]
-    kept = _in_hours(rows, calendar) if every == "minute" else rows
+    kept = [*_in_hours(rows, hours)] if every == "minute" else rows
     lacking = sorted(set(tickers) - {bar.ticker for bar in kept})
     if lacking:
         raise UserError(f"there are no bars of {lacking[0]} from {first} until before {past}")
@@ -240,24 +242,29 @@ def fetched(
     return table.sort_values(["time", "ticker"], ignore_index=True), len(rows) - len(kept)
 
 
-def _in_hours(rows: Sequence[Bar], name: str) -> list[Bar]:
-    """The bars that end after the opening of their session, and not after its close."""
-    import exchange_calendars  # type: ignore[import-untyped,unused-ignore]
+def _hours(calendar: str | None, first: Any, past: Any) -> Mapping[date, tuple[datetime, datetime]]:
+    """The opening and the close of each session around some days, UTC.
 
-    if not rows:
-        return []
-    days = [bar.time.date() for bar in rows]
-    week = timedelta(days=7)
-    calendar = exchange_calendars.get_calendar(name, start=min(days) - week, end=max(days) + week)
-    hours = {
-        session.date(): (opens.to_pydatetime(), closes.to_pydatetime())
-        for session, opens, closes in zip(
-            calendar.sessions, calendar.opens, calendar.closes, strict=True
+    Raises:
+        UserError: there is no such calendar.
+    """
+    if calendar is None:
+        raise UserError(
+            "minutes outside of the exchange's hours are left out, so every=minute takes its"
+            " calendar, such as calendar=XNYS, not null"
         )
+    made = exchange(calendar, first, past)
+    return {
+        session.date(): (opens.to_pydatetime(), closes.to_pydatetime())
+        for session, opens, closes in zip(made.sessions, made.opens, made.closes, strict=True)
     }
-    found = []
-    for bar, day in zip(rows, days, strict=True):
-        at = bar.time.astimezone(timezone.utc)
+
+
+def _in_hours(
+    rows: Sequence[Bar], hours: Mapping[date, tuple[datetime, datetime]]
+) -> Iterator[Bar]:
+    """The bars that end after the opening of their session, and not after its close."""
+    for bar in rows:
+        at, day = bar.time.astimezone(timezone.utc), bar.time.date()
         if day in hours and hours[day][0] < at <= hours[day][1]:
-            found.append(bar)
-    return found
+            yield bar

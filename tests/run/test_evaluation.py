@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
 from hpcpod.errors import HpcpodError, LaunchError, StorageError, UserError
-from hpcpod.run.evaluation.conditions import check_same_task, conditions
+from hpcpod.run.evaluation.conditions import Condition, check_same_task, conditions
 from hpcpod.run.evaluation.evaluate import FIRST_SEED, seeds_of
 from hpcpod.run.evaluation.policies import Candidate, candidates
 from hpcpod.run.evaluation.pool import Waiting
@@ -112,6 +113,47 @@ def test_another_environment_has_the_policys_wrappers_and_not_its_arguments() ->
     assert (same.kwargs, same.backend) == ({"a": 1}, "mujoco")
     assert (other.id, other.kwargs, other.backend) == ("Ant-v4", {}, "auto")
     assert (changed.kwargs, changed.wrappers) == ({"b": 2}, ("my:Own",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"holdout": 0.96}, "holdout"),
+        ({"selection": "2020-01-01"}, "selection"),
+        ({"embargo": 0}, "embargo"),
+        ({"purge": 1}, "purge"),
+        ({"folds": 2}, "folds"),
+        ({"fold": 2}, "fold"),
+        ({"anchored": False}, "anchored"),
+        ({"market": "bars.parquet"}, r"market\.below"),
+        ({"market": {"source": "more.parquet", "below": "2021-01-01"}}, r"market\.source"),
+        ({"fee_bps": 1.0}, None),
+        ({"embargo": 3}, None),
+        ({"market": {"source": "bars.parquet", "below": "2021-01-01", "licence": "mine"}}, None),
+    ],
+)
+def test_no_condition_moves_the_parts_of_a_trading_task(
+    changed: dict[str, Any], name: str | None
+) -> None:
+    market = {"source": "bars.parquet", "below": "2021-01-01"}
+    own = {"market": market, "part": "selection", "embargo": 3}
+    trading = EnvConfig("trading", backend="trading", kwargs=own)
+    condition = Condition("it", None, changed)
+    if name is None:
+        assert condition.of(trading).kwargs == own | changed
+        return
+    with pytest.raises(UserError, match=f"^{name} stays as the run has it, .* --holdout`"):
+        condition.of(trading)
+    assert condition.of(CARTPOLE).kwargs == changed  # no business of another task's
+
+
+def test_another_market_is_no_other_part_where_parts_are_dates() -> None:
+    dates = {"selection": "2020-01-01", "holdout": "2020-06-01", "market": {"below": "2021-01-01"}}
+    longer = Condition("it", None, {"market": {"source": "more.parquet"}})
+    own = EnvConfig("trading", backend="trading", kwargs=dates)
+    assert longer.of(own).kwargs["holdout"] == "2020-06-01"
+    with pytest.raises(UserError, match="market"):  # of folds the sessions are counted
+        longer.of(replace(own, kwargs={**dates, "folds": 2}))
 
 
 def test_policies_of_different_tasks_are_not_compared_in_their_own() -> None:

@@ -36,6 +36,17 @@ def test_an_agent_is_worth_what_it_is_in_the_environment() -> None:
     assert found.performance.sessions == 60 * 0.8 - 60 * 0.6 - 5
 
 
+def test_the_days_of_a_part_are_the_same_whatever_the_stride() -> None:
+    """Of 13 bars a session; with a stride of 13 the last session has one decision, the last."""
+    plays = {
+        stride: backtest(task_of("trading", {**GIVEN, "stride": stride}), {"hold": hold})[0][0]
+        for stride in (1, 4, 12, 13)
+    }
+    for each in plays.values():
+        assert each.sessions.tolist() == list(range(41, 48))
+        assert each.values == pytest.approx(plays[4].values, rel=1e-4)
+
+
 def test_cash_stays_and_hold_trades_once() -> None:
     task = task_of("trading", {**GIVEN, "fee_bps": 0.0})
     [[idle, held, weekly]] = backtest(task, {"cash": cash, "hold": hold, "equal": rebalanced})

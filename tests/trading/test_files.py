@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from hpcpod.errors import UserError
-from hpcpod.trading.files import findings, frame_of, read_bars, universe
+from hpcpod.trading.files import findings, frame_of, read_bars, universe, write_table
 from hpcpod.trading.sources import SOURCES, markets
 
 pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
@@ -62,6 +63,41 @@ def test_minutes_have_the_date_of_where_they_were_traded(tmp_path: Path) -> None
     local = bars("A", ["2021-11-24 15:59", "2021-11-24 16:00", "2021-11-26 09:31"])
     same = read_bars(written(tmp_path, local), timezone="America/New_York")
     assert (same.times == panel.times).all()
+
+
+def test_a_file_has_the_offsets_of_summer_and_winter(tmp_path: Path) -> None:
+    table = bars("A", ["2024-03-08 09:31", "2024-03-11 09:31"])
+    table["date"] = pd.to_datetime(table["date"]).dt.tz_localize("America/New_York")
+    write_table(table, tmp_path / "bars.csv")
+    text = (tmp_path / "bars.csv").read_text()
+    assert "2024-03-08 09:31:00-05:00" in text and "2024-03-11 09:31:00-04:00" in text
+    given: list[dict[str, Any]] = [{}, {"calendar": None, "timezone": "America/New_York"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        panels = [read_bars(tmp_path / "bars.csv", **each) for each in given]
+    for panel in panels:
+        assert panel.times.astype(str).tolist() == ["2024-03-08T14:31:00", "2024-03-11T13:31:00"]
+        assert panel.dates.astype(str).tolist() == ["2024-03-08", "2024-03-11"]
+    with pytest.raises(UserError, match="have the offsets -04:00 and -05:00: say in which zone"):
+        read_bars(tmp_path / "bars.csv", calendar=None)
+    broken = written(tmp_path, bars("A", ["2024-03-08 09:31:00-05:00", "2024-03-08 09:32:00"]))
+    with pytest.raises(UserError, match="row 2: 2024-03-08 09:32:00 names no time zone, and other"):
+        read_bars(broken)
+
+
+def test_a_day_is_counted_in_the_exchanges_zone(tmp_path: Path) -> None:
+    """Sydney opens at 23:00 UTC the day before, here on a Sunday."""
+    table = bars("A", ["2024-03-10 23:01:00Z", "2024-03-11 00:01:00Z"])
+    path = written(tmp_path, table)
+    for given in ({"calendar": "XASX"}, {"calendar": None, "timezone": "Australia/Sydney"}):
+        panel = read_bars(path, **given)
+        assert panel.dates.astype(str).tolist() == ["2024-03-11"]
+        assert panel.times.astype(str).tolist() == ["2024-03-10T23:01:00", "2024-03-11T00:01:00"]
+    assert len(read_bars(path, calendar=None).dates) == 2
+    days = written(tmp_path, bars("A", [f"{day} 00:00:00+00:00" for day in DAYS]), "days.csv")
+    assert read_bars(days).dates.astype(str).tolist() == DAYS
+    with pytest.raises(UserError, match="XXXX"):
+        read_bars(path, calendar="XXXX")
 
 
 def changed(table: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFrame:
@@ -120,8 +156,8 @@ def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
     found = [each.words for each in findings(frame_of(path))]
     assert len(found) == 4
     for each in (
-        "1 sessions of XNYS are missing, the first on 2021-01-12", "has no volume, and 0 more",
-        "moves by a factor of 0.250: is it an unadjusted split?", "1 stocks have gaps: A has",
+        "2021-01-12, a session of XNYS, is missing before A at 2021-01-13", "no volume, and 0 more",
+        "moves by a factor of 0.250: is it an unadjusted split?", "1 stocks have less than 95 % of",
     ):  # fmt: skip
         assert any(each in words for words in found), each
     read_bars(path)  # it is not refused
@@ -163,6 +199,26 @@ def test_a_real_panel_without_dates() -> None:
     [panel] = markets({"source": "universal-portfolios:nyse_o"})
     assert panel.shape == (5651, 36)
     assert panel.close[-1].mean() == pytest.approx(14.50, abs=0.01)
+
+
+def test_gaps_are_named_with_the_rows_behind_them_and_then_counted(tmp_path: Path) -> None:
+    days = pd.bdate_range("2021-03-01", periods=22).strftime("%Y-%m-%d").tolist()
+    table = bars("AB", days[:9] + days[14:])  # a week is missing, of all
+    lacking = [days[each] for each in (1, 3, 4, 6, 8, 16)]
+    table = table[~((table["symbol"] == "B") & table["date"].isin(lacking))]
+    found = [str(each) for each in findings(frame_of(written(tmp_path, table)))]
+    assert found == [
+        "row 14: 2021-03-12, a session of XNYS, is missing before A at 2021-03-19 00:00:00",
+        "row 14: 2021-03-15, a session of XNYS, is missing before A at 2021-03-19 00:00:00",
+        "row 14: 2021-03-16, a session of XNYS, is missing before A at 2021-03-19 00:00:00",
+        "2 more sessions of XNYS are missing, the last of them 2021-03-18",
+        "row 5: B at 2021-03-03 00:00:00 comes after a gap: a bar is missing",
+        "row 9: B at 2021-03-08 00:00:00 comes after a gap: 2 bars are missing",
+        "row 12: B at 2021-03-10 00:00:00 comes after a gap: a bar is missing",
+        "2 more gaps; 1 stocks have some",
+        "1 stocks have less than 95 % of the bars: B has 11 of 17, from 2021-03-01 00:00:00 to"
+        " 2021-03-30 00:00:00",
+    ]
 
 
 def test_one_day_is_a_panel(tmp_path: Path) -> None:

@@ -174,10 +174,40 @@ def test_a_verdict_on_fewer_days_than_five_is_refused(
     task = task_of("trading", short)
     played = backtest(task, {"cash": cash})[0]
     monkeypatch.setattr(made, "_played", lambda *_: played)
-    with pytest.raises(UserError, match="4 days were played, and 5 are judged at least"):
+    with pytest.raises(UserError, match="4 days can be judged on, and 5 are judged at least"):
         made.judge(
             replace(windows, judge=short), player, None, tmp_path / "mine.ct" / "cycles" / "1"
         )
+
+
+def test_as_few_sessions_as_may_be_judged_are_enough_with_one_decision_each(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    short = replace_kwargs(config(file, ct={"kwargs": {"judge": 5 + EMBARGO}}), stride=13)
+    windows = windows_of(TradingStream(short))
+    [[played]] = backtest(task_of("trading", windows.judge), {"cash": cash})
+    assert len(played.moves) == 5
+
+
+def test_days_are_paired_by_their_dates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both earn is the same on each day; each has played one that the other has not."""
+    file, other = tmp_path / "bars.parquet", tmp_path / "other"
+    grow(file, 45)
+    other.write_bytes(b"another policy")
+    made = stream(file)
+    windows = windows_of(made)
+    [[played]] = backtest(task_of("trading", windows.judge), {"cash": cash})
+    earned = np.array([0.01, -0.02, 0.03, 0.01, -0.01, 0.02, 0.04])
+    tests = {
+        policy: [replace(played, sessions=days, values=np.cumprod([1, *(1 + earned[days])]))]
+        for policy, days in ((file, np.arange(1, 7)), (other, np.arange(0, 6)))
+    }
+    monkeypatch.setattr(made, "_played", lambda _windows, player, _part: tests[player.policy])
+    env, folder = config(file).env, tmp_path / "mine.ct" / "cycles" / "1"
+    verdict = made.judge(windows, Player(file, env), Player(other, env), folder)
+    assert verdict.incumbent is not None and verdict.ahead == pytest.approx(0, abs=1e-9)
+    assert verdict.challenger.mean == pytest.approx(verdict.incumbent.mean)
+    assert verdict.challenger.count == 5 and verdict.words.startswith("5 sessions from ")
 
 
 def test_a_holdout_that_a_cycle_trains_on_is_told(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hpcpod.errors import UserError
 from hpcpod.trading.files import findings, frame_of, read_bars, write_table
 from hpcpod.trading.vendors import Alpaca, Wrds, fetched, vendor_of
+from tests.support.command_line import refusal
 
 
 def bar(at: str, close: float) -> dict[str, Any]:
@@ -90,6 +91,20 @@ def test_minutes_come_in_pages_and_end_in_the_exchange_s_hours(
     assert [str(each) for each in panel.times] == ["2023-11-24T14:31:00", "2023-11-24T18:00:00"]
     assert panel.close[:, 0].tolist() == [11.0, 12.0]
     assert str(panel.dates[0]) == "2023-11-24"
+
+
+@pytest.mark.parametrize(
+    ("calendar", "said"),
+    [("null", "every=minute takes its calendar, such as calendar=XNYS"), ("XXXX", "XXXX")],
+)
+def test_minutes_without_a_calendar_are_refused_before_anything_is_asked_for(
+    alpaca: type[Recorded], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    calendar: str, said: str,
+) -> None:  # fmt: skip
+    sets = ["vendor=alpaca", "tickers=AA", "every=minute", "start=2023-11-24", "end=2023-11-25"]
+    words = [word for each in (*sets, f"calendar={calendar}") for word in ("--set", each)]
+    assert said in refusal(capsys, "data", "fetch", str(tmp_path / "bars.csv"), *words)
+    assert not alpaca.asked and not (tmp_path / "bars.csv").exists()
 
 
 def test_days_are_dates_of_new_york(alpaca: type[Recorded], tmp_path: Path) -> None:

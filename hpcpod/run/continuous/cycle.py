@@ -25,6 +25,7 @@ from hpcpod.records.records import stable_hash
 from hpcpod.run import preflight
 from hpcpod.run.best_policy import Kept, kept
 from hpcpod.run.continuous.entries import Decision, Drift, Kind, Outcome, Plan, Version, named
+from hpcpod.run.continuous.fresh_seeds import FreshSeeds, require_same_spaces
 from hpcpod.run.continuous.registry import POLICY, Registry, digest_of, writable
 from hpcpod.run.continuous.training import trained, weights_of
 from hpcpod.run.policy_folder import facts_of
@@ -34,7 +35,14 @@ from hpcpod.storage.checksummed import pack
 from hpcpod.storage.locks import file_lock
 from hpcpod.storage.os_errors import may_exist
 from hpcpod.tournament.continuous.drift import Reference, reference_of, shifts
-from hpcpod.tournament.continuous.stream import Player, Score, Stream, Verdict, Windows
+from hpcpod.tournament.continuous.stream import (
+    NotComparable,
+    Player,
+    Score,
+    Stream,
+    Verdict,
+    Windows,
+)
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +152,8 @@ class Cycle:
                 words = f"the next cycle begins in {duration(left)}, by ct.every"
                 return Outcome("not due", words, last.cycle, current)
         self._tell("looks for news")
-        look = stream_of(config).look(None if last is None else last.windows, number)
+        stream = stream_of(config)
+        look = stream.look(None if last is None else last.windows, number)
         if look.windows is None or not (look.due or force):
             before = None if last is None else last.cycle
             return Outcome("not due", look.why, before, current, look.remarks)
@@ -155,7 +164,9 @@ class Cycle:
             fresh = True
         of_run = config_of(config, look.windows, number, None if fresh else parent)
         self._tell("checks the configuration of the next run")
-        preflight.check(of_run, source=registry.name, probe=probe)
+        spec = preflight.check(of_run, source=registry.name, probe=probe).spec
+        if parent is not None and spec and isinstance(stream, FreshSeeds):
+            require_same_spaces(registry.policy(parent.number), spec, of_run.env)
         plan = Plan(number, to_mapping(of_run), look.windows, current, look.why, time.time())
         return registry.publish_plan(plan), tuple(remarks)
 
@@ -174,7 +185,7 @@ class Cycle:
             if registry.version(plan.cycle) is None:
                 self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
                 self._register(plan, stream, run, policy, verdict)
-        except DataChanged as error:
+        except (DataChanged, NotComparable) as error:
             return self._decided(plan, "failed", str(error))
         return self._decided(plan, "promoted" if verdict.promotes else "kept", verdict.said)
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hpcpod import plugins
-from hpcpod.config.schema import CtConfig, RunConfig
+from hpcpod.config.schema import CtConfig, EnvConfig, RunConfig
 from hpcpod.deploy.score_folder import ScoreFolder
 from hpcpod.errors import UserError
 from hpcpod.run.evaluation.conditions import Condition
 from hpcpod.run.evaluation.evaluate import FIRST_SEED, LARGEST_SEED, evaluated
 from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.evaluation.pool import LocalPool
+from hpcpod.storage import spaces
 from hpcpod.storage.os_errors import explain
 from hpcpod.tournament.continuous.drift import Sample
-from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
+from hpcpod.tournament.continuous.stream import (
+    Look,
+    NotComparable,
+    Part,
+    Player,
+    Score,
+    Verdict,
+    Windows,
+)
 from hpcpod.tournament.statistics import difference, interval, mean
 
 EPISODES = 64
@@ -71,11 +82,14 @@ class FreshSeeds:
     def judge(
         self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
     ) -> Verdict:
-        """See ``Stream``."""
+        """See ``Stream``: both play in the environment of the newer one's configuration."""
         players = [each for each in (challenger, incumbent) if each is not None]
         own = Condition("judged", kwargs=windows.judge)
+        if incumbent is not None:
+            require_same_spaces(incumbent.policy, _spec(challenger.policy), challenger.env)
         asked = [
-            (own, replace(found, env=player.env))
+            # Of two environments the scores were compared once, and called paired.
+            (own, replace(found, env=challenger.env))
             for player in players
             for found in candidates([player.policy])
         ]
@@ -127,6 +141,32 @@ class FreshSeeds:
             except OSError as error:
                 raise UserError(f"ct.data: {name} can't be read: {explain(error)}") from error
         return hashed.hexdigest() if self._ct.data else ""
+
+
+def require_same_spaces(deployed: Path, spec: Mapping[str, Any], env: EnvConfig) -> None:
+    """See that a deployed policy can be played in another configuration's environment.
+
+    Args:
+        deployed: the policy's file.
+        spec: of the environment, as plain data.
+        env: the environment.
+
+    Raises:
+        NotComparable: it can't.
+    """
+    differs = spaces.difference(_spec(deployed), spec)
+    if differs:
+        raise NotComparable(
+            f"the deployed policy can't be judged in {env.id} as it is configured now: {differs};"
+            " give the configuration another name, so that it has a registry of its own"
+        )
+
+
+def _spec(policy: Path) -> Mapping[str, Any]:
+    from hpcpod.storage.blobs import decode_blob
+
+    spec: Mapping[str, Any] = decode_blob(policy.read_bytes(), str(policy))[1]["spec"]
+    return spec
 
 
 def _score(returns: tuple[float, ...]) -> Score:

@@ -11,6 +11,8 @@ from hpcpod.config.decoder import encode
 from hpcpod.config.schema import EnvConfig, Wrapper
 from hpcpod.errors import UserError
 from hpcpod.run.evaluation.policies import Candidate
+from hpcpod.trading.splits import moved
+from hpcpod.trading.verdict import BACKENDS
 
 OWN = "as trained"
 """The name of the condition in which nothing is changed."""
@@ -33,9 +35,17 @@ class Condition:
 
         Another id has none of the arguments and not the backend of the policy's own, but its
         wrappers, for they make its observations, and its time limit.
+
+        Raises:
+            UserError: a part of a trading task would have other sessions, such as its holdout's.
         """
         if self.id is not None and self.id != env.id:
             env = replace(env, id=self.id, kwargs={}, backend="auto")
+        if env.backend in BACKENDS and (name := moved(env.kwargs, self.kwargs)) is not None:
+            raise UserError(
+                f"{name} stays as the run has it, for a part with other sessions may reach into its"
+                " holdout, which `hpcpod evaluate RUN --holdout` opens, and counts"
+            )
         kwargs, wrappers = {**env.kwargs, **self.kwargs}, (*env.wrappers, *self.wrappers)
         return replace(env, kwargs=kwargs, wrappers=wrappers, processes=1, num_envs=1)
 

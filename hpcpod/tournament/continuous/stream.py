@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from hpcpod.config.schema import EnvConfig
+from hpcpod.errors import UserError
 
 if TYPE_CHECKING:
     from hpcpod.tournament.continuous.drift import Sample
 
 Part = Literal["train", "judge"]
+
+
+class NotComparable(UserError):
+    """Two policies can't be compared on what a cycle judges on, now or later: the cycle fails."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,8 @@ class Stream(Protocol):
             folder: for scores that need not be played twice.
 
         Raises:
-            UserError: a policy can't be played.
+            NotComparable: there is nothing on which both can be played; the cycle ends.
+            UserError: a policy can't be played; the next call tries again.
         """
         ...
 

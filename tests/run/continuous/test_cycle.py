@@ -25,7 +25,7 @@ from hpcpod.storage.locks import file_lock
 from hpcpod.tournament.continuous.stream import Player
 from hpcpod.trading.files import read_bars, write_bars
 from hpcpod.trading.ledger import LEDGERS, Ledger
-from tests.run.continuous.worlds import JUDGE, Generous, config, drive, grow
+from tests.run.continuous.worlds import EMBARGO, JUDGE, Generous, config, drive, grow
 from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
 
@@ -180,6 +180,22 @@ def test_a_cycle_whose_data_are_changed_meanwhile_registers_nothing(
     assert (done.kind, done.current) == ("failed", 1)
     assert "its data were changed after it began" in done.words
     assert registry.version(2) is None and registry.decisions()[1].version is None
+
+
+def test_a_cycle_that_has_too_little_to_compare_fails_and_is_not_judged_again(
+    two: Registry, tmp_path: Path
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    (registry.cycle(2) / "verdict.json").unlink()
+    (registry.path / "decisions" / "000002.json").unlink()
+    made = stream_of(registry.config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcpod.trading.stream.FEWEST", JUDGE - EMBARGO + 1)
+        patch.setattr(cycle, "stream_of", lambda config: made)
+        done = advance(registry, probe=False)
+    assert (done.kind, done.current) == ("failed", 1)
+    assert "6 days can be judged on, and 7 are judged at least" in done.words
+    assert advance(registry, probe=False).kind == "not due"
 
 
 def test_each_look_at_judged_sessions_is_counted_once(two: Registry) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hpcpod.config.loader import from_mapping
+from hpcpod.config.schema import EnvConfig
 from hpcpod.errors import UserError
 from hpcpod.run.continuous import training
 from hpcpod.run.continuous.cycle import advance, stream_of
@@ -18,8 +19,10 @@ from hpcpod.run.evaluation.evaluate import FIRST_SEED
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check
 from hpcpod.run.run import Run
+from hpcpod.tournament.continuous.stream import NotComparable, Player
 from tests.run.continuous.worlds import drive
 from tests.support.small_runs import mapping
+from tests.support.untrained import untrained
 
 
 def stream(**ct: Any) -> FreshSeeds:
@@ -90,3 +93,24 @@ def test_a_finished_run_is_taken_over_and_challenged(
     assert verdict.incumbent is not None and verdict.incumbent.count == 16
     assert "16 episodes on fresh seeds, the same for both" in verdict.words
     assert second.current == (2 if verdict.promotes else 1)
+    # both in the environment of the newest configuration, in which five steps are an episode
+    short = mapping(**sections, env={"max_episode_steps": 5})
+    registry.configure(from_mapping(short))
+    assert advance(registry, force=True, probe=False).current == second.current
+    judged = registry.versions()[2].verdict
+    assert judged.incumbent is not None
+    assert (judged.challenger.mean, judged.incumbent.mean, judged.ahead) == (5.0, 5.0, 0.0)
+    registry.configure(from_mapping(mapping(**sections, env={"id": "Acrobot-v1"})))
+    with pytest.raises(UserError, match=r"judged in Acrobot-v1 .*observations are .* another name"):
+        advance(registry, force=True, fresh=True)
+    assert len(registry.plans()) == 3
+
+
+def test_policies_of_other_spaces_are_not_compared(tmp_path: Path) -> None:
+    one, other = EnvConfig("CartPole-v1"), EnvConfig("Acrobot-v1")
+    new = Player(untrained(tmp_path / "new.h5", other), other)
+    deployed = Player(untrained(tmp_path / "deployed.h5", one), one)
+    windows = stream().adopted()
+    with pytest.raises(NotComparable, match="give the configuration another name"):
+        stream().judge(windows, new, deployed, tmp_path / "cycle")
+    assert not (tmp_path / "cycle").exists()
