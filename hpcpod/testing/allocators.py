@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import ClassVar
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.testing.populations import STEPS, boards, rules_of, same_run, within
+from hpcpod.testing.populations import STEPS, boards, check_kept, rules_of, same_run, within
 from hpcpod.tournament.allocation import (
     Allocation,
     Allocator,
@@ -105,6 +105,7 @@ def _candidate(place: int, means: tuple[float, ...]) -> Candidate:
 
 def _check(name: str, seen: Prospects, found: Allocation) -> None:
     assert isinstance(found, Allocation), f"{name}: it gives a {type(found).__name__}"
+    check_kept(name, found)
     assert not refusal(found, seen), f"{name}: {refusal(found, seen)}"
     idle = {**found.resting, **found.given_up}
     both = [pod for pod in found.order if pod in idle]

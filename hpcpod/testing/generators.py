@@ -13,6 +13,7 @@ from hpcpod.testing.populations import (
     ROUNDS,
     SPACES,
     Moment,
+    check_kept,
     moments,
     rules_of,
     same_run,
@@ -132,6 +133,7 @@ def _protected(cohorts: Cohorts, cohort: Cohort) -> list[PodState]:
 def _check(moment: Moment, decision: Copy | Fresh | None) -> None:
     """Fail if nothing can be born of a decision."""
     assert isinstance(decision, (Copy, Fresh)), f"{moment}: it gives {decision!r}"
+    check_kept(f"{moment}", decision)
     board, rules = moment.board, moment.rules
     assert decision.evidence, f"{moment}: no reason is given (evidence)"
     try:

@@ -23,6 +23,8 @@ from hpcpod.config.schema import (
 )
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, LogUniform, Uniform
 from hpcpod.records.records import Birth, Board, Checkpoint, Order, PodState, Report, Verdict
+from hpcpod.storage.checksummed import pack, unpack
+from hpcpod.tournament.answers import unkept
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
@@ -248,12 +250,20 @@ def within(seconds: float) -> Iterator[None]:
     assert taken <= seconds, f"it took {taken:.3g} s, and may take {seconds:.3g} s"
 
 
+def check_kept(where: str, answer: object) -> None:
+    """Fail if a board can't keep an answer of a rule: its values are not of their fields' types."""
+    assert not unkept(answer), f"{where}: {unkept(answer)}"
+
+
 def same_run(rules: Callable[[], Rules], seed: int = 3) -> Board:
-    """The last board of a run, which does not depend on the order of reports and pods."""
+    """The last board of a run, which does not depend on the order of reports and pods, and which
+    another process reads as it is."""
     one, other = (
         Population(rules(), seed, shuffled=shuffled).play().board for shuffled in (False, True)
     )
     assert one.document() == other.document(), (
         "the run is another one if reports or pods come in another order"
     )
+    document = unpack(pack(one.document()), "the board")
+    assert Board.from_document(document) == one, "another process reads another board"
     return one

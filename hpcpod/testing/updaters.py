@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import ClassVar
 
 from hpcpod.records.records import Report, Verdict
-from hpcpod.testing.populations import Moment, moments, rules_of, same_run, trace, within
+from hpcpod.testing.populations import (
+    Moment,
+    check_kept,
+    moments,
+    rules_of,
+    same_run,
+    trace,
+    within,
+)
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.judgement import Updater
 from hpcpod.tournament.rules import Rules
@@ -84,7 +92,7 @@ class UpdaterContract:
 
 def _check(moment: Moment, cohorts: Cohorts, verdict: Verdict) -> None:
     assert isinstance(verdict, Verdict), f"{moment}: it gives a {type(verdict).__name__}"
-    assert isinstance(verdict.admit, bool), f"{moment}: admit is {verdict.admit!r}"
+    check_kept(f"{moment}", verdict)
     beaten_by, pod = verdict.beaten_by, moment.pod
     if verdict.round == 0:
         assert not beaten_by, f"{moment}: it is beaten without a round at which it was compared"

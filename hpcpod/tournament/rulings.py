@@ -25,6 +25,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
+from hpcpod.tournament.answers import unkept
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.budget import later_share
 from hpcpod.tournament.cohorts import Cohorts
@@ -247,7 +248,7 @@ class Rulings:
             return instead()
         try:
             answer = ask() if own else answered_in(SECONDS, ask)
-            reason = wrong(answer)
+            reason = ("" if own else unkept(answer)) or wrong(answer)
         except TimeoutError:
             reason = f"it took more than {SECONDS:g} s, and is not asked again by this process"
             self._rules.silent.add(part)
@@ -293,7 +294,7 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     space = rules.algorithms[algorithm]
     try:
         drawn = rules.generator.founder(space, control, key)
-        wrong = space.misfit(drawn)
+        wrong = unkept(drawn) or space.misfit(drawn)
     except Exception as error:  # a user's own may raise whatever it likes
         wrong = in_words(error)
     if wrong:

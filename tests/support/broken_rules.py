@@ -6,6 +6,8 @@ import random
 import time
 from dataclasses import replace
 
+import numpy as np
+
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Hyperparameters, PodState, Report, Verdict
 from hpcpod.tournament.allocation import Allocation, Prospects
@@ -54,6 +56,13 @@ class NamesItself(Ranking):
 class GivesNoEvidence(Ranking):
     def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
         return replace(super().judge(cohorts, report), evidence={})
+
+
+class CountsInsteadOfWords(Ranking):
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        verdict = super().judge(cohorts, report)
+        numbers: dict[str, object] = dict.fromkeys(verdict.beaten_by, 3.2)
+        return replace(verdict, evidence=numbers)  # type: ignore[arg-type]
 
 
 class BeatsEquals(PairedGate):
@@ -118,6 +127,12 @@ class InventsParents(GentleTruncation):
         return replace(found, parent="p9999") if isinstance(found, Copy) else None
 
 
+class CopiesRoundsOfNumpy(GentleTruncation):
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+        found = super().challenge(cohorts, pod, verdict, key)
+        return replace(found, round=np.int64(found.round)) if isinstance(found, Copy) else None
+
+
 class HidesItsMutations(GentleTruncation):
     def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         found = super().challenge(cohorts, pod, verdict, key)
@@ -151,6 +166,13 @@ class AllocatesByChance(Halving):
 class StarvesAll(Fair):
     def allocate(self, prospects: Prospects) -> Allocation:
         return Allocation(resting={each.pod: "no" for each in prospects.candidates})
+
+
+class RestsByScore(Fair):
+    def allocate(self, prospects: Prospects) -> Allocation:
+        idle = [each for each in prospects.scored if not each.protected][1:]
+        scores: dict[str, object] = {each.pod: each.score for each in idle}
+        return Allocation(resting=scores)  # type: ignore[arg-type]
 
 
 class RestsWithoutReason(Fair):

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -79,6 +80,10 @@ def leaves(_cohorts: Cohorts, _report: Report) -> Verdict:
             "is beaten by 'p0099', which is no other pod",
         ),
         (lambda c, r: Verdict(True, 1, (r.pod,)), "which is no other pod"),
+        (
+            lambda c, r: Verdict(True, 1, ("p0008",), {"p0008": 3.2}),  # type: ignore[dict-item]
+            "the board can't keep its Verdict: evidence.p0008: expected str, got 3.2",
+        ),
     ],
 )
 def test_a_verdict_that_is_refused_is_the_default_s(
@@ -117,6 +122,10 @@ def test_an_updater_that_takes_long_is_asked_once(monkeypatch: pytest.MonkeyPatc
             "a copy of p0008 must be a ",
         ),
         (lambda c, p: Fresh("sac", c.living["p0008"].hyperparameters), "no algorithm 'sac'"),
+        (
+            lambda c, p: replace(_clone(c, p, "p0008"), evidence=None),  # type: ignore[arg-type]
+            "the board can't keep its Copy: evidence: expected str, got null",
+        ),
     ],
 )
 def test_a_birth_that_is_refused_is_the_default_s(
@@ -203,6 +212,16 @@ def test_a_generator_without_founders_is_refused_at_launch(drawn: Any) -> None:
     generator.founder = lambda space, control, key: drawn  # type: ignore[method-assign]
     with pytest.raises(UnusablePlugin, match=r"population.generator: .* no founder of ppo: "):
         first_board(replace(GAME, generator=generator), 0.0)
+
+
+def test_a_founder_that_no_board_keeps_is_refused_at_launch() -> None:
+    class Exact(GentleTruncation):
+        def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
+            drawn: dict[str, Any] = {**super().founder(space, control, key)}
+            return {**drawn, "clip": Fraction(drawn["clip"])}  # equal to the number in the space
+
+    with pytest.raises(UnusablePlugin, match=r"no founder of ppo: the board can't keep its hyper"):
+        first_board(replace(GAME, generator=Exact(GAME.config.population)), 0.0)
 
 
 def test_what_ends_in_time_is_given_on() -> None:

@@ -1,0 +1,57 @@
+"""Answers of rules whose values a board can't keep, each with the words for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcpod.records.records import PairTest, Verdict, decode, encode
+from hpcpod.tournament.allocation import Allocation
+from hpcpod.tournament.answers import unkept
+from hpcpod.tournament.proposals import Copy, Fresh
+
+TEST = PairTest("p0008", 3.2, 0.1, 0.05, 16, True)
+ODD = replace(TEST, paired=np.bool_(True))  # type: ignore[arg-type]
+VERDICT = Verdict(True, 1, ("p0008",), {"p0008": "3.2 over 16"}, 2, 8, (TEST,))
+COPY = Copy("p0008", 3, {"gamma": 0.9}, ("gamma",), "it won")
+
+
+@pytest.mark.parametrize(
+    ("answer", "changes", "why"),
+    [
+        (VERDICT, {"evidence": {"p0008": 3.2}}, "evidence.p0008: expected str, got 3.2"),
+        (VERDICT, {"round": "3"}, "round: expected int, got '3'"),
+        (VERDICT, {"admit": 1}, "admit: expected bool, got 1"),
+        (VERDICT, {"tests": (ODD,)}, "is a numpy.bool"),
+        (COPY, {"evidence": None}, "evidence: expected str, got null"),
+        (COPY, {"round": np.int64(3)}, "is a numpy.int64, which JSON has not"),
+        (COPY, {"mutated": {"gamma"}}, "mutated: {'gamma'} is a builtins.set, which JSON has not"),
+        (Fresh("ppo", {}), {"share": "all"}, "share: expected float, got 'all'"),
+        (Allocation(), {"resting": {"p0001": 4.0}}, "resting.p0001: expected str, got 4.0"),
+        (Allocation(), {"order": None}, "order: expected a list, got null"),
+    ],
+)
+def test_a_value_of_another_type_than_its_field_s(answer: Any, changes: Any, why: str) -> None:
+    assert unkept(answer) == ""
+    said = unkept(replace(answer, **changes))
+    [field] = changes
+    assert said.startswith(f"the board can't keep its {type(answer).__name__}: {field}")
+    assert why in said
+
+
+def test_hyperparameters_of_numpy_s_are_refused_and_its_floats_are_floats() -> None:
+    said = unkept({"epochs": np.int64(4)})
+    assert said.startswith("the board can't keep its hyperparameters: epochs: ")
+    assert said.endswith(" is a numpy.int64, which JSON has not")
+    assert unkept({"gamma": np.float64(0.5), "epochs": 4}) == ""
+
+
+def test_what_a_board_keeps_is_what_another_process_reads() -> None:
+    numbers = replace(VERDICT, tests=(replace(TEST, mean=np.float64(3.2)),))
+    assert unkept(numbers) == ""
+    assert decode(Verdict, json.loads(json.dumps(encode(numbers)))) == VERDICT
+    assert unkept(None) == unkept(7) == ""  # no answer: that is for others to say
