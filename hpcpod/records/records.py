@@ -139,7 +139,7 @@ class PodState:
     fate: Fate = "alive"
     fate_reason: str = ""
     rests: str = ""
-    """Empty, or why the allocator trains others instead."""
+    """Empty, or why others began to train instead, or first; see ``Board.resting``."""
     birth: Birth | None = None
     """Its next order; None once dead, or when it has trained all its rounds."""
     withdrawn: Birth | None = None
@@ -322,6 +322,12 @@ class Board:
     def living(self) -> list[PodState]:
         """The pods that are alive, by name."""
         return [pod for _, pod in sorted(self.pods.items()) if pod.fate == "alive"]
+
+    @property
+    def resting(self) -> frozenset[str]:
+        """Pods that no slot trains while the allocator has them rest. One that has a turn all the
+        same trains when no other pod is left to take: so it is where the budget is in seconds."""
+        return frozenset(pod.id for pod in self.living if pod.rests).difference(self.turns)
 
     def document(self) -> Document:
         """The board as sections of rows."""

@@ -45,7 +45,7 @@ class PodRow:
     fate_reason: str
     """The reason for it, once it is dead."""
     rests: str
-    """Empty, or why the allocator trains others instead."""
+    """Empty, or why others began to train instead, or first (see ``population.budget``)."""
     winner: bool
     """True of the run's winner."""
     rounds: int

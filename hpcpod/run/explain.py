@@ -36,7 +36,7 @@ from hpcpod.tournament.priorities import resting_pods, sidelined
 _PURPOSES = {
     "confirm": "the target", "final": "the choice of the best finalist",
     "candidate": "the choice of what is delivered", "report": "the score that is reported",
-    "snapshot": "a snapshot",
+    "snapshot": "a snapshot", "look": "a second look at a test that came close",
 }  # fmt: skip
 
 
@@ -349,7 +349,9 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     if begun:
         yield f"{_task(order)} has been begun by slot {begun[0]} already, ahead of its order"
         return
-    yield f"{_task(order)} waits for a slot"
+    rests = seen.board.pods[order.pod].rests if isinstance(order, Birth) else ""
+    late = f" that finds nothing better to train, as the allocator decided: {rests}"
+    yield f"{_task(order)} waits for a slot{late if rests else ''}"
     if seen.drain is not None:
         yield from _state(seen)
         return
@@ -362,9 +364,12 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
 def _resting(seen: Snapshot, order: Order) -> str:
     if order.pod not in sidelined(seen.board):
         return f"before {_task(order)} it waits for {at_barrier(seen)}"
-    room = f"{many(seen.board.size or 0, 'pod')} may be in training now, and others have better"
-    reason = seen.board.pods[order.pod].rests or f"{room} prospects"
-    return f"it rests before {_task(order)}: {reason}"
+    if order.pod in seen.board.resting:
+        reason = f", as the allocator decided: {seen.board.pods[order.pod].rests}"
+    else:
+        room = f"{many(seen.board.size or 0, 'pod')} may be in training now"
+        reason = f": {room}, and others have better prospects"
+    return f"it rests before {_task(order)}{reason}"
 
 
 def _how(ended: EndedJob) -> str:

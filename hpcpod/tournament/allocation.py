@@ -3,12 +3,13 @@
 An allocator is asked after each merge that has counted a round. It orders the pods, and may have
 some rest: a pod that rests keeps everything and trains again when an allocator says so. Where the
 budget is counted in environment steps, an idle slot costs nothing and resting pods are not trained.
-Where it is counted in seconds a slot that finds nothing better trains one of them.
+Where it is counted in seconds they have the last turns: a slot that finds nothing better trains one
+of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -123,13 +124,23 @@ class Prospects:
     @cached_property
     def scored(self) -> list[Candidate]:
         """Candidates that have a score, best first."""
-        found = [each for each in self.candidates if each.score is not None]
-        return sorted(found, key=lambda each: (-(each.score or 0.0), each.pod))
+        return _ranked(self.candidates)
+
+    @cached_property
+    def rivals(self) -> list[Candidate]:
+        """Pods that have a score, best first: candidates, and where nothing but rounds limits the
+        run those that are done. Of a budget there is something left to spend; rounds are saved."""
+        return _ranked((*self.candidates, *(self.done if self.spent is None else ())))
 
     @cached_property
     def unscored(self) -> list[Candidate]:
         """Candidates that nothing is known of."""
         return [each for each in self.candidates if each.score is None]
+
+
+def _ranked(pods: Iterable[Candidate]) -> list[Candidate]:
+    found = [each for each in pods if each.score is not None]
+    return sorted(found, key=lambda each: (-(each.score or 0.0), each.pod))
 
 
 @dataclass(frozen=True)
@@ -229,21 +240,23 @@ def refusal(allocation: Allocation, prospects: Prospects) -> str:
     for pod in (*idle, *allocation.succeeded):
         if living[pod].protected:
             return f"it leaves {pod} without a round, which leads or is a control"
-    if known and not allocation.succeeded and len(idle) == len(known):
+    ends = prospects.spent is None and prospects.done  # with these, after rounds that were saved
+    if known and not allocation.succeeded and not ends and len(idle) == len(known):
         return "it leaves every pod without a round"
     return ""
 
 
 def carried_out(board: Board, allocation: Allocation, axis: Axis) -> Board:
     """The board with an allocation on it, but for the pods that are born for it."""
-    resting, turns = allocation.resting, allocation.order
-    if axis == "seconds":  # a slot that idles wins nothing: they come last
-        resting, turns = {}, (*turns, *(pod for pod in resting if pod not in turns))
+    resting = allocation.resting
+    turns = tuple(pod for pod in allocation.order if pod not in resting)
+    if axis == "seconds":  # a slot that idles wins nothing: they come last, see Board.resting
+        turns = (*turns, *resting)
     pods = dict(board.pods)
     for pod in board.living:
         reason = resting.get(pod.id, "")
         if pod.id in allocation.given_up:
             pods[pod.id] = as_dead(pod, allocation.given_up[pod.id], "given up")
-        elif pod.rests != reason:
+        elif bool(pod.rests) != bool(reason):  # its rank is another one at each merge: no news
             pods[pod.id] = replace(pod, rests=reason)
     return replace(board, pods=pods, turns=turns)

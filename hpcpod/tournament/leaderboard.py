@@ -143,7 +143,7 @@ def orders(board: Board) -> list[Order]:
     steps take. Within an algorithm the fewest rounds come first. The founders' first round goes by
     name, so that the first slots get different algorithms, and what failed is tried again when all
     were tried; in later ones no pod is always first. Where an allocator has ordered pods
-    (``board.turns``), these go first.
+    (``board.turns``), these go first, and those that rest go last.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
     # By rounds alone PPO had 0.2 of 48 slot-hours, beside SAC at a 67th of its speed.
@@ -152,13 +152,13 @@ def orders(board: Board) -> list[Order]:
 
     turns = {pod: place for place, pod in enumerate(board.turns)}
 
-    def urgency(birth: Birth) -> tuple[int, bool, float, int, int, str]:
+    def urgency(birth: Birth) -> tuple[bool, int, bool, float, int, int, str]:
         pod = board.pods[birth.pod]
         first = birth.round == 1 and pod.replaces is None
         lot = pod.failures if first else stable_hash(birth.pod, birth.round)
         turn = turns.get(birth.pod, len(turns))
         share = 0.0 if first else spent[birth.algorithm]
-        return turn, not first, share, birth.round, lot, birth.pod
+        return bool(pod.rests), turn, not first, share, birth.round, lot, birth.pod
 
     return rescores + sorted(births, key=urgency)
 

@@ -50,7 +50,7 @@ def sidelined(board: Board) -> frozenset[str]:
 
     Never among them for want of room: a protected pod, or one whose rounds are all trained.
     """
-    resting = frozenset(pod.id for pod in board.living if pod.rests)
+    resting = board.resting
     if board.size is None:
         return resting
     training = [pod for pod in by_priority(board) if pod not in resting]

@@ -224,8 +224,10 @@ def limit_met(board: Board, config: RunConfig, now: float) -> str | None:
         return "env_steps"
     if stop.minutes is not None and board.elapsed(now) >= 60 * stop.minutes:
         return "minutes"
-    if stop.rounds is not None and all(pod.birth is None or pod.rests for pod in board.living):
-        return "rounds"
+    if stop.rounds is not None:
+        resting = board.resting
+        if all(pod.birth is None or pod.id in resting for pod in board.living):
+            return "rounds"
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -13,7 +13,7 @@ from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.records.records import Board, Order, Owner, Rescore
+from hpcpod.records.records import Board, FreshPurpose, Order, Owner, Rescore
 from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.storage.requests import Drain
@@ -292,4 +292,24 @@ def test_a_pod_that_its_allocator_lets_rest_says_its_reason() -> None:
     board = play_round(BEGIN, GAME, by_number)
     resting = replace(board.pods["p0002"], rests="it is number 4 of 4")
     board = replace(board, pods={**board.pods, "p0002": resting})
-    assert "it rests before round 2: it is number 4 of 4" in pod("p0002", seen(board))
+    decided = "it rests before round 2, as the allocator decided: it is number 4 of 4"
+    assert decided in pod("p0002", seen(board))
+    late = replace(board, turns=("p0004", "p0002"))  # the last turn, where the budget is in seconds
+    said = pod("p0002", seen(late))
+    assert "round 2 waits for a slot that finds nothing better to train, as the allocator" in said
+    assert "decided: it is number 4 of 4\n3 orders will be taken before it" in said
+    small = pod("p0002", seen(replace(late, size=2)))
+    assert "it rests before round 2: 2 pods may be in training now" in small
+
+
+@pytest.mark.parametrize("purpose", get_args(get_type_hints(Rescore)["purpose"]))
+def test_every_use_of_fresh_seeds_has_its_words(purpose: Any) -> None:
+    board = play_round(BEGIN, GAME, by_number)
+    best = board.entries[0]
+    order = Rescore(purpose, 1, best.pod, 1, "ppo", {}, best.checkpoint, best.round)
+    said = pod(best.pod, seen(replace(board, rescores={best.pod: order})))
+    assert "round 1 on fresh seeds for " in said
+
+
+def test_every_purpose_of_a_score_is_one_of_an_order() -> None:
+    assert {*get_args(FreshPurpose)} < {*get_args(get_type_hints(Rescore)["purpose"])}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -12,12 +13,13 @@ import pytest
 
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import PopulationConfig, StopConfig
-from hpcpod.records.records import Board, Order
+from hpcpod.records.records import Board, Decision, Order, PodState, Verdict
 from hpcpod.tournament.allocation import (
     Allocation,
     Candidate,
     Point,
     Prospects,
+    carried_out,
     prospects,
     refusal,
 )
@@ -27,10 +29,13 @@ from hpcpod.tournament.allocators.halving import Halving
 from hpcpod.tournament.allocators.ocba import Ocba, ratios
 from hpcpod.tournament.allocators.thompson import Thompson
 from hpcpod.tournament.budget import stage_count
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import Rulings
+from hpcpod.tournament.stopping import limit_met
 from tests.tournament.world import report, rules
 
 POPULATION = PopulationConfig()
@@ -205,8 +210,13 @@ def budgeted(
 
 
 def played(game: Rules, merges: int, slots: int = 2, gain: float = 0.0) -> Board:
-    """The board after some merges of ``slots`` rounds each; pod number k plays around 10 k, and all
-    from the eighth on around 80; each round brings a ``gain``."""
+    """The last of ``boards``."""
+    return deque(boards(game, merges, slots, gain), maxlen=1)[0]
+
+
+def boards(game: Rules, merges: int, slots: int = 2, gain: float = 0.0) -> Iterator[Board]:
+    """The board after each of some merges of ``slots`` rounds; pod number k plays around 10 k, and
+    all from the eighth on around 80; each round brings a ``gain``."""
     board, rng, now = first_board(game, 0.0), Random(4), 0.0
 
     def score(order: Order) -> float:
@@ -224,7 +234,7 @@ def played(game: Rules, merges: int, slots: int = 2, gain: float = 0.0) -> Board
             game,
             now=now,
         )
-    return board
+        yield board
 
 
 def test_a_budget_of_steps_is_spent_on_the_best() -> None:
@@ -251,6 +261,72 @@ def test_in_a_budget_of_minutes_no_pod_rests_while_a_slot_is_free() -> None:
     assert board.entries[0].pod in first
 
 
+def test_in_a_budget_of_minutes_who_rests_is_recorded_when_that_changes() -> None:
+    recorded: dict[str, Decision] = {}
+    for board in boards(budgeted("halving", minutes=60), 40):
+        recorded |= board.decisions
+        reasons: dict[str, str] = {}
+        for _, each in sorted(recorded.items()):
+            if each.kind == "rest":
+                assert reasons.setdefault(each.pod, each.outcome) is each.outcome
+            elif each.kind == "train":
+                del reasons[each.pod]
+        rests = {pod.id: pod.rests for pod in board.living if pod.rests}
+        assert rests == {k: why for k, why in reasons.items() if board.pods[k].fate == "alive"}
+    assert len(rests) > 3 and all(why.startswith("stage ") for why in rests.values())
+
+
+def test_where_the_budget_is_in_seconds_who_rests_trains_last() -> None:
+    game = rules(4, stop=StopConfig(rounds=9, minutes=60))
+    found = Allocation(("p0003",), {"p0001": "it is slow"})
+    timed, stepped = (
+        carried_out(first_board(game, 0.0), found, "seconds"),
+        carried_out(first_board(game, 0.0), found, "env_steps"),
+    )
+    assert [order.pod for order in orders(timed)] == ["p0003", "p0002", "p0004", "p0001"]
+    assert timed.pods["p0001"].rests == stepped.pods["p0001"].rests == "it is slow"
+    assert not resting_pods(timed) and resting_pods(stepped) == {"p0001"}
+    for board, limit in ((timed, None), (stepped, "rounds")):
+        done = {k: replace(pod, birth=None) for k, pod in board.pods.items() if k != "p0001"}
+        ended = replace(board, pods={**board.pods, **done})
+        assert limit_met(ended, game.config, 1.0) == limit
+
+
+class Childless(GentleTruncation):
+    """A generator that makes no copies: with fair shares each pod trains all its rounds."""
+
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> None:
+        return None
+
+
+@pytest.mark.parametrize("allocator", ["fair", "halving", "thompson", "ocba", "curves"])
+def test_where_rounds_end_a_run_pods_that_fall_behind_save_theirs(allocator: str) -> None:
+    game = rules(8, stop=StopConfig(rounds=8))
+    population = replace(game.config.population, allocator=allocator)
+    game = Rules.of(replace(game.config, population=population), game.algorithms)
+    game = replace(game, generator=Childless(population))
+    for board in boards(game, 40):
+        if board.phase != "running":
+            break
+    assert (board.stop_reason, board.entries[0].pod) == ("rounds", "p0008")
+    assert board.pods["p0008"].history[-1].round == 8
+    assert (board.rounds == 64) if allocator == "fair" else (board.rounds < 48)
+
+
+def test_where_rounds_end_a_run_pods_that_are_done_are_rivals() -> None:
+    ended = tuple(pod(f"d{s}", s, s, s, s) for s in (50, 60, 70, 80))
+    late = [pod("late", 1, 1)]
+    for rule in (Halving(POPULATION), Thompson(POPULATION), Ocba(POPULATION), Curves(POPULATION)):
+        alone = seen(*late, spent=None, rounds=4, done=ended)
+        found = rule.allocate(alone)
+        assert (set(found.resting), found.order) == ({"late"}, ())
+        assert refusal(found, alone) == ""
+        # where a budget is left somebody spends it
+        left = replace(alone, spent=0.9, left=1e5)
+        assert rule.allocate(left).resting == {}
+        assert refusal(found, left) == "it leaves every pod without a round"
+
+
 def test_a_fair_run_has_no_turns() -> None:
     board = played(budgeted("fair", steps=64 * STEPS), 10)
     assert (board.turns, resting_pods(board)) == ((), frozenset())
@@ -263,6 +339,14 @@ class Starving:
         return Allocation(resting={each.pod: "no" for each in prospects.candidates})
 
 
+class Scoring:
+    """An allocator whose reasons are numbers."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        last = prospects.scored[-1]
+        return Allocation(resting={last.pod: last.score})  # type: ignore[dict-item]
+
+
 class Raising:
     """An allocator that is broken."""
 
@@ -270,7 +354,7 @@ class Raising:
         raise KeyError("p0009")
 
 
-@pytest.mark.parametrize("allocator", [Starving(), Raising()])
+@pytest.mark.parametrize("allocator", [Starving(), Scoring(), Raising()])
 def test_what_can_t_be_carried_out_is_refused(
     allocator: Starving, caplog: pytest.LogCaptureFixture
 ) -> None:

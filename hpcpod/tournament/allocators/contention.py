@@ -48,6 +48,9 @@ def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocati
 
 
 def ordered(prospects: Prospects, names: Iterable[str], resting: Mapping[str, str]) -> Allocation:
-    """The allocation by an order of the pods with a score; those without one come first."""
+    """The allocation by an order of the pods with a score; those without one come first, and those
+    that are done have no part in it."""
+    going = {each.pod for each in prospects.candidates}
+    idle = {pod: why for pod, why in resting.items() if pod in going}
     every = (*(each.pod for each in prospects.unscored), *names)
-    return Allocation(tuple(name for name in every if name not in resting), resting)
+    return Allocation(tuple(pod for pod in every if pod in going and pod not in idle), idle)

@@ -62,7 +62,7 @@ class Curves:
 
     def allocate(self, prospects: Prospects) -> Allocation:
         """Order pods by draws of their scores at the end."""
-        pods = prospects.scored
+        pods = prospects.rivals
         if not pods:
             return Allocation()
         means, errors = forecast(pods, prospects)

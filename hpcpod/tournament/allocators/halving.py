@@ -54,13 +54,12 @@ class Halving:
         return instead(prospects, found)
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
-        scored = prospects.scored
-        kept = names(scored)
+        kept = names(prospects.scored)
         for rung in rungs(prospects):
-            there = [each for each in scored if each.rounds >= rung]
+            there = [each for each in prospects.rivals if each.rounds >= rung]
             passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
             kept -= names(passing[math.ceil(len(passing) / 2) :])
-        kept |= always(scored, self._warmup)
+        kept |= always(prospects.scored, self._warmup)
         return divided(prospects, kept, "it is in the worse half of those at its rung")
 
 

@@ -27,7 +27,7 @@ class Ocba:
 
     def allocate(self, prospects: Prospects) -> Allocation:
         """Order pods by what their share lacks."""
-        pods = prospects.scored
+        pods = prospects.rivals
         if len(pods) < 2:
             return Allocation()
         shares = ratios(*seen(pods), np.array([_scatter(pod) for pod in pods]))

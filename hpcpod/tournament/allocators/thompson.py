@@ -17,7 +17,7 @@ class Thompson:
 
     def allocate(self, prospects: Prospects) -> Allocation:
         """Order pods by draws of their true means."""
-        pods = prospects.scored
+        pods = prospects.rivals
         if not pods:
             return Allocation()
         belief = posterior(*seen(pods), key=prospects.key, draws=max(512, len(pods)))
