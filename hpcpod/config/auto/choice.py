@@ -14,6 +14,7 @@ from typing import Any
 from hpcpod.config.auto.plan import (
     ALONE,
     NEEDS,
+    OF_EACH,
     ROUNDS,
     SCORING,
     Budget,
@@ -105,8 +106,9 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
         made.get("round.episodes"),
         made.get("round.env_steps"),
     )
-    sized = Sizing(task, replay, budget, wishes.slots, num_envs, fixed).plan()
-    _population(made, task, sized, wishes, budget, names)
+    sizing = Sizing(task, replay, budget, wishes.slots, num_envs, fixed)
+    sized = sizing.plan()
+    _population(made, task, sized, wishes, sizing)
     _round(made, task, sized)
     for name in sized.algorithms:
         _agent(made, task, name, spaces, num_envs, sized)
@@ -158,16 +160,15 @@ def _limit_episodes(task: Task, made: Choosing) -> None:
         )
 
 
-def _population(
-    made: Choosing, task: Task, sized: Plan, wishes: Wishes, budget: Budget, names: list[str]
-) -> None:
+def _population(made: Choosing, task: Task, sized: Plan, wishes: Wishes, sizing: Sizing) -> None:
     """The tournament."""
-    made.put("population.pods.max", sized.pods, _pods_because(sized, budget, task, wishes))
+    because = _pods_because(sized, sizing.budget, task, wishes)
+    made.put("population.pods.max", sized.pods, because)
     made.put("population.pods.min", min(2, sized.pods), "fewer could not be compared")
     made.put(
         "population.algorithms",
         dict.fromkeys(sized.algorithms, 1.0),
-        _algorithms_because(task, sized, names),
+        _algorithms_because(task, sized, sizing),
     )
     if made.get("stop.minutes") or made.get("stop.env_steps"):
         made.put(
@@ -177,14 +178,18 @@ def _population(
         )
 
 
-def _algorithms_because(task: Task, sized: Plan, names: list[str]) -> str:
+def _algorithms_because(task: Task, sized: Plan, sizing: Sizing) -> str:
     kind = task.actions if task.actions != "continuous" else f"continuous ({task.action_size})"
     word = "measured" if task.measured else "assumed, not measured"
-    speeds = ", ".join(f"{name} {_about(task.paces[name].train)}" for name in names)
+    speeds = ", ".join(f"{name} {_about(task.paces[name].train)}" for name in sizing.replay)
     said = f"actions are {kind}; env steps per second of one slot, {word}: {speeds}"
-    left = [name for name in names if name not in sized.algorithms]
-    if left:
-        said += f"; too slow here to train enough beside the others: {', '.join(left)}"
+    crowded = sizing.crowded
+    slow = [name for name in sizing.replay if name not in (*sized.algorithms, *crowded)]
+    if slow:
+        said += f"; too slow here to train enough beside the others: {', '.join(slow)}"
+    if crowded:
+        few = f"population.pods.max is {sized.pods}, and each takes {OF_EACH}"
+        said += f"; left out, since {few}: {', '.join(crowded)}"
     return said
 
 

@@ -18,6 +18,8 @@ ROUNDS = 6
 many, such as halving of 8 pods 3.8 times."""
 MOST_PODS = 16
 """Pods at most, unless there are more slots."""
+OF_EACH = 2
+"""Pods of each algorithm at least: a control and one that is searched."""
 EPISODES = (32, 16, 8)
 """Panels to choose from, the last for one algorithm alone; with fewer than 8 a test too often finds
 differences that are none."""
@@ -111,9 +113,19 @@ class Sizing:
     fixed: Fixed = Fixed()
     """Sizes that the user has set."""
 
+    @property
+    def crowded(self) -> list[str]:
+        """Algorithms for which the number of pods that the user has set is too small, a control and
+        one that is searched of each. Those stay of which the budget buys most trainings."""
+        if self.fixed.pods is None or self.fixed.algorithms:
+            return []
+        most_first = sorted(self.replay, key=self._trainings, reverse=True)
+        return most_first[max(1, self.fixed.pods // OF_EACH) :]
+
     def plan(self) -> Plan:
         """The preferred size; the slowest algorithms are left out until one fits, unless the user
-        named them. Where none fits, the one that misses its aims least."""
+        named them, and those that are ``crowded`` from the start. Where none fits, the one that
+        misses its aims least."""
         left = list(self.replay) if self.fixed.algorithms else self._affordable()
         while True:
             found = list(self._plans(left))
@@ -125,7 +137,8 @@ class Sizing:
     def _affordable(self) -> list[str]:
         """The algorithms of which an equal share of the budget buys at least one training; if of
         none, the one that gets closest."""
-        bought = {name: self._trainings(name) for name in self.replay}
+        names = [name for name in self.replay if name not in self.crowded]
+        bought = {name: self._trainings(name) for name in names}
         kept = [name for name, number in bought.items() if number >= len(bought)]
         return kept or [max(bought, key=lambda name: bought[name])]
 
@@ -136,7 +149,7 @@ class Sizing:
     def _plans(self, names: Sequence[str]) -> Iterator[Plan]:
         """Plans for these algorithms, the preferred ones first: long panels, many pods."""
         trainings = min(MOST_PODS, sum(map(self._trainings, names)) / len(names))
-        least = max(self.slots, 2 * len(names))  # of each a control and one that is searched
+        least = max(self.slots, OF_EACH * len(names))
         sizes = range(max(least, int(trainings)), least - 1, -1)
         # On Humanoid-v5, for an hour, TD3 came in beside PPO at the price of a panel of 8 for both.
         free = EPISODES if len(names) == 1 or self.fixed.algorithms else EPISODES[:-1]

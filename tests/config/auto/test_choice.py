@@ -72,6 +72,21 @@ def test_what_is_given_stays() -> None:
     assert "round.env_steps" not in made.because
 
 
+@pytest.mark.parametrize(
+    ("pods", "kept", "without"),
+    [(1, "ppo", "td3, sac"), (3, "ppo", "td3, sac"), (4, "ppo td3", "sac")],
+)
+def test_few_pods_have_room_for_few_algorithms(pods: int, kept: str, without: str) -> None:
+    # of a training the budget buys most of PPO: 0.1 a second; of TD3 0.0625, of SAC 0.05
+    made = chosen(CONTINUOUS, stop={"minutes": 60.0}, population={"pods": {"max": pods}})
+    assert list(config(made).population.algorithms) == kept.split()
+    said = made.because["population.algorithms"]
+    assert said.endswith(
+        f"left out, since population.pods.max is {pods}, and each takes 2: {without}"
+    )
+    assert "too slow" not in said
+
+
 def test_an_algorithm_that_the_user_names_is_never_left_out() -> None:
     few = chosen(DISCRETE, stop={"minutes": 0.1}, agents={"ppo": {}, "dqn": {}})
     assert dict(config(few).population.algorithms) == {"ppo": 1.0, "dqn": 1.0}
