@@ -7,6 +7,9 @@ import math
 import numpy as np
 import pytest
 import scipy  # which loads its parts when they are used
+
+# Its first import closes all of logging's handlers; after rliable's absl that was stderr's end.
+import submitit  # noqa: F401
 from numpy.typing import NDArray
 
 from hpcpod.tournament.scores import (
