@@ -95,7 +95,7 @@ def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
         return ""
     strata = [one[task] for task in both], [other[task] for task in both]
     found, p = improvement_over_tasks(*strata), improvement_test(*strata)
-    return f"{found.probability:.2f} ({found.low:.2f} to {found.high:.2f}), p {p:.3f}"
+    return f"{found.probability:.2f} ({found.low:.2f} to {found.high:.2f}), p {p:.2g}"
 
 
 def optimism(cells: Sequence[Cell]) -> str:

@@ -141,7 +141,7 @@ def test_figures_by_hand() -> None:
     one = {"cartpole-ppo": [300.0, 400.0], "acrobot-dqn": [-90.0]}
     other = {"cartpole-ppo": [200.0, 350.0], "acrobot-dqn": [-90.0], "hopper-ppo": [1.0]}
     # Of the 6 ways to deal the labels of CartPole 4 are as far from the middle or farther.
-    assert chance(one, other, list(TASKS)) == "0.62 (0.25 to 0.75), p 0.667"
+    assert chance(one, other, list(TASKS)) == "0.62 (0.25 to 0.75), p 0.67"
     assert chance(one, {"hopper-ppo": [1.0]}, list(TASKS)) == ""
     # (261 - 22) / 478 is one half; of one seed the interval has no width.
     assert interquartile({"cartpole-ppo": [261.0]}, ["cartpole-ppo"]) == "0.50 (0.50 to 0.50)"
