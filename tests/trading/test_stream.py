@@ -190,7 +190,7 @@ def test_as_few_sessions_as_may_be_judged_are_enough_with_one_decision_each(tmp_
 
 
 def test_days_are_paired_by_their_dates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What both earn is the same on each day; each has played one that the other has not."""
+    """Equal earnings on each common day; each has played one that the other has not."""
     file, other = tmp_path / "bars.parquet", tmp_path / "other"
     grow(file, 45)
     other.write_bytes(b"another policy")
