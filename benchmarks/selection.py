@@ -132,7 +132,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--allocator", nargs="+", default=(), choices=budget.ALLOCATORS, metavar="NAME",
         help="of budget: these alone")  # fmt: skip
-    worlds = [*budget.WORLDS, *budget.UNSEEN]
+    worlds = [*budget.EVERY]
     add("--world", nargs="+", default=(), choices=worlds, metavar="NAME",
         help=f"of budget: these alone of {', '.join(worlds)}")  # fmt: skip
     add("--second-looks", type=float, default=0.0, metavar="SHARE", help="as in population")

@@ -134,6 +134,7 @@ UNSEEN = {
     "many": World(crossing, pods=40, slots=4, rounds=200, spread=30.0),
     "slow crossing": World(crossing, pods=12, slots=3, rounds=120, slower=0.25),
 }
+EVERY = {**WORLDS, **UNSEEN}
 ALLOCATORS = ("fair", "halving", "ocba", "thompson", "curves")
 
 
@@ -160,9 +161,8 @@ def place(birth: Birth) -> float:
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    every = {**WORLDS, **UNSEEN}
     allocators = settings.allocators or (ALLOCATORS if settings.generator is None else ("fair",))
-    for name, world in ((name, every[name]) for name in settings.worlds or every):
+    for name, world in ((name, EVERY[name]) for name in settings.worlds or EVERY):
         for never in (True, False) if settings.generator is None else (False,):
             for allocator in allocators:
                 case = f"{name}, {'no copies' if never else 'copies'}, {allocator}"

@@ -263,6 +263,8 @@ class Board:
     winner: str | None = None
     env_steps: int = 0
     """Environment steps trained by the whole population."""
+    slot_seconds: float = 0.0
+    """Cost of all reports that counted."""
     reports: int = 0
     """Reports that counted, of failures and of scores too."""
     rounds: int = 0

@@ -21,8 +21,10 @@ from hpcpod.records.records import Board, PodState, stable_hash
 from hpcpod.tournament.budget import (
     Axis,
     axis_of,
+    due,
     experience,
     later_share,
+    slots_at_work,
     slots_of,
     spent_share,
     young,
@@ -111,7 +113,8 @@ class Prospects:
     key: int
     """Root of every draw."""
     slots: int | None = None
-    """Slots that the configuration asks for; None: as many as this machine has room for."""
+    """Slots that the configuration asks for, or else those that were at work; None: neither is
+    known yet."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
     counted: int = 0
@@ -190,14 +193,16 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     left = _left(board, config, axis, now)
     first = leading(board)
     living = board.living
-    every = [_candidate(pod, first, axis, config) for pod in living]
+    working = slots_at_work(board, config, now)
+    slots = slots_of(config) or (None if working is None else round(working))
+    every = [_candidate(pod, first, axis, config, working) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
     return Prospects(
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
-        config.population.pods.max, key, slots_of(config),
+        config.population.pods.max, key, slots,
         tuple(compress(every, map(not_, trains))), board.rounds, board.worst,
-        later_share(config),
+        due(later_share(config, working), config, working),
     )  # fmt: skip
 
 
@@ -209,7 +214,9 @@ def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | No
     return None if stop.minutes is None else max(0.0, 60 * stop.minutes - board.elapsed(now))
 
 
-def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
+def _candidate(
+    pod: PodState, best: PodState | None, axis: Axis, config: RunConfig, slots: float | None
+) -> Candidate:
     points = [Point(experience(e, axis, config), e.round, e.returns) for e in pod.evaluations]
     last = pod.history[-1] if pod.history else None
     leads = best is not None and pod.id == best.id
@@ -222,7 +229,7 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
         protected=leads or privileged(pod, best, RESTS),
         rests=bool(pod.rests),
         repeats=pod.repeats or "",
-        share=pod.share if young(last, pod.share, config) else 0.0,
+        share=due(pod.share, config, slots) if young(last, pod.share, config, slots) else 0.0,
     )
 
 

@@ -87,6 +87,25 @@ def slots_of(config: RunConfig) -> int | None:
     return min(cluster.slots, pods)
 
 
+def slots_at_work(board: Board, config: RunConfig, now: float) -> float | None:
+    """The slots that were at work on average, by the slot-seconds of all reports: fewer than are
+    asked for where a cluster grants fewer. Those that are asked for until there are as many rounds
+    as places; None: neither is known.
+
+    Args:
+        board: of the run.
+        config: of the run.
+        now: Unix time in seconds.
+    """
+    elapsed, done, places = board.elapsed(now), board.slot_seconds, config.population.pods.max
+    asked = slots_of(config)
+    if board.rounds < places or elapsed <= 0 or done <= 0:
+        return None if asked is None else float(asked)
+    # What each slot has in hand is half of a round, on average.
+    going = elapsed - min(elapsed, done / board.reports) / 2
+    return min(float(places), max(1.0, done / going))
+
+
 def experience(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> float:
     """The cost of what a pod had learned, its ancestors' included, on an axis."""
     return each.cost if axis == "seconds" else float(each.round * config.round.env_steps)
@@ -107,20 +126,33 @@ def first_share(config: RunConfig) -> float:
     return _whole(config) / stage_count(pods) / pods
 
 
-def later_share(config: RunConfig) -> float:
+def later_share(config: RunConfig, slots: float | None = None) -> float:
     """The experience that a fresh draw has a right to once the founders have stopped gaining: one
     of so many attempts that a whole budget pays; never less than a founder's, nor more than a slot
     has of a quarter of it.
 
     Where there are many founders, their share is short. On MountainCarContinuous it took longer to
     learn anything: none of 16 found the hill in two rounds, and the 22nd pod did in its third.
+
+    Args:
+        config: of the run.
+        slots: at work; None: those that are asked for.
     """
     whole = _whole(config)
-    later = min(whole / ATTEMPTS, whole / (slots_of(config) or 1) / LONGEST)
+    later = min(whole / ATTEMPTS, whole / (slots or slots_of(config) or 1) / LONGEST)
     return max(first_share(config), later)
 
 
-def young(last: Evaluation | None, share: float, config: RunConfig) -> bool:
+def due(share: float, config: RunConfig, slots: float | None) -> float:
+    """A pod's share, which is a part of what all slots that are asked for would have, as a part of
+    what those have that are at work."""
+    whole = _whole(config)
+    return share * _whole(config, slots) / whole if whole else 0.0
+
+
+def young(
+    last: Evaluation | None, share: float, config: RunConfig, slots: float | None = None
+) -> bool:
     """True while a pod has not had its share of the budget, by none of the run's limits: the one
     that ends the run may be another than the axis's.
 
@@ -128,6 +160,7 @@ def young(last: Evaluation | None, share: float, config: RunConfig) -> bool:
         last: the pod's last evaluation; None: it has none yet.
         share: of the pod, see ``PodState.share``.
         config: of the run.
+        slots: at work; None: those that are asked for.
     """
     whole, stop = _whole(config), config.stop
     if share <= 0 or whole <= 0:
@@ -137,19 +170,20 @@ def young(last: Evaluation | None, share: float, config: RunConfig) -> bool:
     # With minutes as a mere precaution no pod ever had its share, and nothing was copied.
     rounds = None if stop.rounds is None else stop.rounds * config.population.pods.max
     limits = (
-        (experience(last, axis_of(config), config), whole),
+        (experience(last, axis_of(config), config), _whole(config, slots)),
         (experience(last, "env_steps", config), stop.env_steps),
         (float(last.round), rounds),
     )
     return all(had < share / whole * limit for had, limit in limits if limit is not None)
 
 
-def _whole(config: RunConfig) -> float:
-    """The budget of a run on its axis; 0: unlimited."""
+def _whole(config: RunConfig, slots: float | None = None) -> float:
+    """The budget of a run on its axis, with so many slots, or those that are asked for; 0:
+    unlimited."""
     stop = config.stop
     if axis_of(config) == "env_steps":
         return float(stop.env_steps or 0)
-    return 60 * (stop.minutes or 0.0) * (slots_of(config) or 1)
+    return 60 * (stop.minutes or 0.0) * (slots or slots_of(config) or 1)
 
 
 def spent_share(board: Board, config: RunConfig, now: float) -> float | None:

@@ -95,10 +95,13 @@ class Cohorts:
     """
 
     def __init__(
-        self, board: Board, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]
-    ) -> None:
+        self, board: Board, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace],
+        slots: float | None = None,
+    ) -> None:  # fmt: skip
         self.board = board
         self.config = config
+        self.slots = slots
+        """At work; None: those that are asked for."""
         self.algorithms = algorithms
         self.living: dict[str, PodState] = {pod.id: pod for pod in board.living}
         self.members = Counter(pod.algorithm for pod in self.living.values())
@@ -215,7 +218,8 @@ class Cohorts:
 
     def young(self, pod: PodState) -> bool:
         """True while a pod has not had its share of the budget."""
-        return young(pod.history[-1] if pod.history else None, pod.share, self.config)
+        last = pod.history[-1] if pod.history else None
+        return young(last, pod.share, self.config, self.slots)
 
     def hopeful(self) -> list[str]:
         """Algorithms worth another fresh pod, those farthest below their places first."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
 from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
-from hpcpod.tournament.budget import dated
+from hpcpod.tournament.budget import dated, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.heirs import Parent, heir, heirs, inherits, taught
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
@@ -110,6 +110,8 @@ def fold(
     merged = taken(begin(board, now) if counted else board, rules.config, now)
     if size is not None:
         merged = replace(merged, size=size if size < rules.config.population.pods.max else None)
+    costs = sum(report.cost for report in counted.values())
+    merged = replace(merged, slot_seconds=merged.slot_seconds + costs)
     merged = settle_rescores(merged, counted, lost, rules.config)
     open_births = {pod.birth.id for pod in board.pods.values() if pod.birth is not None}
     births = {name: report for name, report in counted.items() if name in open_births}
@@ -242,7 +244,8 @@ def _evolve(
     hopeless: then the run has failed. ``before`` is the board that was merged into. Pods that wait
     at a barrier are judged when it opens.
     """
-    cohorts = Cohorts(board, rules.config, rules.algorithms)
+    slots = slots_at_work(board, rules.config, now)
+    cohorts = Cohorts(board, rules.config, rules.algorithms, slots)
     offspring = Offspring(board, rules)
     admitted: list[Entry] = []
     compared, listed = False, {entry.pod for entry in board.entries}

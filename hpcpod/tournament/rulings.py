@@ -27,7 +27,7 @@ from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.answers import unkept
 from hpcpod.tournament.barrier import at_barrier, awaited, since
-from hpcpod.tournament.budget import later_share
+from hpcpod.tournament.budget import later_share, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -201,9 +201,9 @@ class Rulings:
 
     def _drawn(self, board: Board, place: str, evidence: str) -> Fresh:
         """A fresh draw in the place of a pod."""
-        algorithm = board.pods[place].algorithm
+        algorithm, config = board.pods[place].algorithm, self._rules.config
         space = self._rules.algorithms[algorithm]
-        key = stable_hash(self._rules.config.seed, place, board.rounds, "fresh")
+        key = stable_hash(config.seed, place, board.rounds, "fresh")
         drawn = self._asked(
             "generator",
             place,
@@ -211,7 +211,8 @@ class Rulings:
             space.misfit,
             lambda: self._generator.founder(space, False, key),
         )
-        return Fresh(algorithm, drawn, evidence=evidence, share=later_share(self._rules.config))
+        share = later_share(config, slots_at_work(board, config, self._now))
+        return Fresh(algorithm, drawn, evidence=evidence, share=share)
 
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""

@@ -65,15 +65,20 @@ def test_promise_of_power_second_looks_find_a_pod_that_is_a_little_worse_sooner(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["open", "late", "brittle"])
-def test_promise_of_a_small_budget_the_default_delivers_more_than_fair_shares(name: str) -> None:
-    world, six = budget.WORLDS[name], Settings(6)
-    fair, auto, thompson = (
-        budget.outcome(world, allocator, True, six)["true score delivered"]
-        for allocator in ("fair", "auto", "thompson")
+@pytest.mark.parametrize("name", sorted(budget.EVERY))
+def test_promise_of_a_small_budget_the_default_delivers_what_the_best_rule_does(name: str) -> None:
+    world, four = budget.EVERY[name], Settings(4)
+    others = ("ocba",) if name == "many" else ("ocba", "thompson")  # 10 s of processor time
+    auto, fair, *rest = (
+        budget.outcome(world, allocator, True, four)["true score delivered"]
+        for allocator in ("auto", "fair", *others)
     )
-    assert auto.low > fair.high
-    assert auto.value > thompson.value - 3 * max(thompson.error, auto.error)
+    if name != "stuck":  # few find anything there
+        assert auto.low > fair.high
+    best = max(rest, key=lambda number: number.value)
+    noise = 3 * math.hypot(best.error, auto.error)
+    # where all pods are equal, it is 2 % behind a rule that trains one of them alone
+    assert auto.value > best.value - max(noise, 0.03 * best.value)
 
 
 @pytest.mark.parametrize("faster", [1.5, 4.0])

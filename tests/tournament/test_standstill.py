@@ -11,9 +11,15 @@ import pytest
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Checkpoint, Evaluation
-from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
+from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
-from hpcpod.tournament.budget import first_share, later_share, young
+from hpcpod.tournament.budget import (
+    due,
+    first_share,
+    later_share,
+    slots_at_work,
+    young,
+)
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
@@ -57,12 +63,12 @@ def test_founders_have_the_share_unless_a_target_may_end_the_run_long_before() -
 def test_no_copy_takes_the_place_of_a_pod_before_its_share() -> None:
     # a share is 300 s of 8 pods in 4 stages of 160 minutes of a slot
     game = rules(8, stop=StopConfig(minutes=160), controls=0)
-    board, replaced = first_board(game, 0.0), []
-    for minute in range(1, 9):
+    board, replaced = replace(first_board(game, 0.0), began=0.0), []
+    for turn in range(1, 9):
         board = play_round(
-            board, game, lambda order: float(order.pod[1:]), now=60.0 * minute, seconds=60.0
+            board, game, lambda order: float(order.pod[1:]), now=500.0 * turn, seconds=60.0
         )
-        replaced += [minute for pod in board.pods.values() if pod.born == 8 * minute]
+        replaced += [turn for pod in board.pods.values() if pod.born == 8 * turn]
     assert min(replaced) == 5
     cohorts = Cohorts(board, game.config, game.algorithms)
     [last, *_] = sorted(board.living, key=lambda pod: pod.cost)
@@ -87,6 +93,37 @@ def test_a_share_is_over_by_the_limit_that_ends_the_run(
     seen = [Evaluation(n, (0.0, 1.0), Checkpoint("c", 1), cost=60.0 * n) for n in range(1, 9)]
     assert next(each.round for each in seen if not young(each, share, config)) == last
     assert young(None, share, config) and not young(None, 0.0, config)
+
+
+def test_slots_at_work_are_counted_by_their_seconds() -> None:
+    game = rules(4, stop=StopConfig(minutes=160), controls=0)
+    board, counts = first_board(game, 0.0), []
+    board = replace(board, began=0.0)
+    for minute in range(1, 5):  # two slots: a pair of rounds of 60 s in each minute
+        for order in orders(board)[:2]:
+            board = fold(
+                board, [report(order, [1.0, 2.0], wall_seconds=60.0)], game, now=60.0 * minute
+            )
+        counts.append(slots_at_work(board, game.config, 60.0 * minute))
+    # 60 s of the last round of each are in hand on average by half: 480 / (240 - 30)
+    assert counts == [None, 240 / 90, 360 / 150, 480 / 210]
+    asked = replace(game.config, cluster=ClusterConfig(slots=3))
+    assert slots_at_work(first_board(game, 0.0), asked, 60.0) == 3
+    assert slots_at_work(board, asked, 240.0) == 480 / 210
+    assert prospects(board, game.config, 240.0).slots == 2
+    assert prospects(board, asked, 240.0).slots == 3
+
+
+def test_a_share_is_of_the_seconds_that_slots_have_which_are_at_work() -> None:
+    config = replace(rules(8, stop=StopConfig(minutes=160)).config, cluster=ClusterConfig(slots=8))
+    share = first_share(config)
+    assert share == 2400.0 and due(share, config, 2.0) == 600.0
+    had = Evaluation(1, (0.0, 1.0), Checkpoint("c", 1), cost=601.0)
+    assert young(had, share, config) and not young(had, share, config, 2.0)
+    unasked = replace(config, cluster=ClusterConfig())
+    assert due(first_share(unasked), unasked, 8.0) == share
+    # of 16 slots a later draw has a quarter of the run's length, not a 32nd of all seconds
+    assert due(later_share(unasked, 16.0), unasked, 16.0) == max(160 * 60 / 4, 16 * 300.0)
 
 
 def test_minutes_as_a_precaution_do_not_keep_pods_from_being_copied() -> None:
