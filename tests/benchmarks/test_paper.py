@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from paper import TASKS, WAYS, Run, parse, render, wanted
 from paper_runs import hpcpod_run
@@ -16,15 +18,15 @@ def order(way: str, began: float = 0.0) -> Order:
 
 
 @pytest.mark.parametrize(
-    ("way", "pods", "slots"),
-    [("tournament ppo", 4, 2), ("tournament ppo+sac", 4, 2), ("vanilla ppo", 1, 1)],
+    ("way", "pods"), [("tournament ppo", 4), ("tournament ppo+sac", 4), ("vanilla ppo", 1)]
 )
+@pytest.mark.parametrize("task", TASKS)
 def test_each_run_of_ours_has_all_cores_and_the_same_networks(
-    way: str, pods: int, slots: int
+    way: str, pods: int, task: str
 ) -> None:
-    config = from_mapping(hpcpod_run.config(order(way)))
-    assert (config.population.pods.max, config.cluster.slots) == (pods, slots)
-    assert config.resources.cpus_per_pod * slots == 2
+    config = from_mapping(hpcpod_run.config(replace(order(way), env=task)))
+    assert (config.population.pods.max, config.env.id) == (pods, task)
+    assert (config.resources.cpus_per_pod, config.cluster.slots) == (2, 1)
     spaces = resolve_algorithms(config)
     assert all(space.values["hidden"] == 256 for space in spaces.values())
     assert set(spaces) == ({"ppo", "sac"} if way.endswith("sac") else {"ppo"})
