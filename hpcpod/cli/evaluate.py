@@ -232,7 +232,8 @@ EVALUATE_ARGUMENTS: tuple[Argument, ...] = (
         help="keep the scores there, so that no episode is played twice (default: nowhere; with"
         " --slurm evaluations/)"),
     flag("--holdout", "of a trading run, or of a sweep over folds: open the holdout, beside"
-         " baselines; see docs/trading.md"),
+         " baselines, and of a run of several algorithms beside the best pod of each as one"
+         " ensemble; see docs/trading.md"),
     arg("--beside", action="append", default=[], metavar="RUN",
         help="with --holdout, this run's policy is a row, too, such as one trained on shuffled"
         " days; may be given again"),

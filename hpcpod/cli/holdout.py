@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,11 +37,15 @@ def holdout(options: Namespace) -> int:
     word = options.policies[0]
     if is_sweep(word):
         return _of_sweep(open_sweep(word), options)
+    from hpcpod.run.best_policy import best_of_algorithms
     from hpcpod.trading.holdout import judge_files
 
     run = open_run(word)
     others = {each.name: _files([each], options) for each in map(open_run, options.beside)}
-    found = judge_files(_files([run], options, options.pods), _ledger(run), others)
+    files = _files([run], options, options.pods)
+    if not options.pods:
+        files = replace(files, accounts=best_of_algorithms(run.folder))
+    found = judge_files(files, _ledger(run), others)
     if options.json:
         say_json({**asdict(found), "words": found.words})
     else:
@@ -118,7 +122,9 @@ def _show(found: Verdict) -> None:
 
 
 def _table(found: Verdict) -> Table:
-    from hpcpod.run.tables import plain_table
+    from rich.text import Text
+
+    from hpcpod.run.tables import plain_table, visible
     from hpcpod.trading.verdict import HEADS, cells
 
     table = plain_table("the holdout, with equal fills and costs for all")
@@ -126,7 +132,8 @@ def _table(found: Verdict) -> Table:
     for head in HEADS[1:]:
         table.add_column(head, justify="right", no_wrap=True)
     for row in found.rows:
-        table.add_row(*cells(row))
+        name, *numbers = cells(row)
+        table.add_row(Text(visible(name)), *numbers)
     return table
 
 

@@ -110,6 +110,19 @@ def every_policy(folder: RunFolder) -> dict[str, Path]:
     return found
 
 
+def best_of_algorithms(folder: RunFolder) -> dict[str, Path]:
+    """The policy of the first pod of each algorithm on the leaderboard, by the algorithm's and the
+    pod's name; empty if fewer than two algorithms rank."""
+    best: dict[str, str] = {}
+    for entry in read_board(folder).entries:
+        best.setdefault(entry.algorithm, entry.pod)
+    members = {
+        f"{algorithm.rpartition(':')[2]} {pod}": kept(folder, pod).checkpoint
+        for algorithm, pod in sorted(best.items())
+    }
+    return members if len(members) > 1 else {}
+
+
 def _exported_score(folder: RunFolder) -> dict[str, Any]:
     """The score that stands beside an exported policy; empty if it can't be read."""
     try:

@@ -37,7 +37,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     task: Task, agents: Mapping[str, Agent], *, run: str = "", policy: str = "",
     ledger: Path | None = None, more: Mapping[str, Strategy] | None = None,
     beside: Mapping[str, Agent] | None = None, tried: Mapping[str, Agent] | None = None,
-    left: int = 0,
+    left: int = 0, accounts: Mapping[str, Agent] | None = None,
 ) -> Verdict:  # fmt: skip
     """Play policies and the baselines through the holdout of a task.
 
@@ -53,6 +53,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
             counts as one that was shown.
         tried: policies of which the judged one was chosen, to be played on the selection part.
         left: the number of such policies that are not played.
+        accounts: members of another ensemble, which is a row below the policy's and counts as one
+            that was shown.
 
     Raises:
         UserError: no agent is given, or the task has no holdout.
@@ -61,10 +63,12 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         raise UserError("a holdout is opened for a policy: none was given")
     last = replace(task, part="holdout")
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
-    own = replace(last, rules=_part_of(last.rules, len(agents)))
-    ours = [_account_of(members) for members in backtest(own, agents, frozenset(agents))]
+    strategies = [_accounts(last, AGENT, agents)]
+    joint = f"accounts {', '.join(accounts)}" if accounts else ""
+    if accounts:
+        strategies.append(_accounts(last, joint, accounts))
     theirs = backtest(last, rivals, frozenset(beside or {}))
-    strategies = [ours, *([market[i] for market in theirs] for i in range(len(rivals)))]
+    strategies += [[market[i] for market in theirs] for i in range(len(rivals))]
     if "index" in task.market:
         strategies.append(_index(last))
     moves = [np.concatenate([each.moves for each in tests]) for tests in strategies]
@@ -75,11 +79,12 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         for i, (tests, each) in enumerate(zip(strategies, moves, strict=True))
     ]
     daily = rows[0].sharpe / YEAR**0.5
-    over = [gaps(moves[0], moves[1 + list(rivals).index(name)]) for name in (RIVAL, CASH)]
+    names = [row.name for row in rows]
+    over = [gaps(moves[0], moves[names.index(name)]) for name in (RIVAL, CASH)]
     line, openings = opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
-        for row in (each for each in rows if each.name in (beside or {})):
+        for row in (each for each in rows if each.name in {*(beside or {}), joint}):
             book.write(_shown(line, row))
         name = book.write(line)
         before = [each for each in book.openings() if each.overlaps(line) and each != line]
@@ -88,7 +93,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
         replace(trials_of(task, tried), left=left) if tried else None,
-        openings, line.first, line.last, *(tuple(each.tolist()) for each in over),
+        openings, line.first, line.last, *(tuple(each.tolist()) for each in over), joint,
     )  # fmt: skip
     if ledger is not None:
         book.keep(name, verdict)
@@ -139,7 +144,13 @@ def _part_of(rules: Rules, count: int) -> Rules:
     return replace(rules, capital=rules.capital / count, participation=share)
 
 
-def _account_of(members: Sequence[Backtest]) -> Backtest:
+def _accounts(task: Task, name: str, agents: Mapping[str, Agent]) -> list[Backtest]:
+    """An ensemble on each market: every member has its part of the capital."""
+    own = replace(task, rules=_part_of(task.rules, len(agents)))
+    return [_account_of(name, members) for members in backtest(own, agents, frozenset(agents))]
+
+
+def _account_of(name: str, members: Sequence[Backtest]) -> Backtest:
     """The accounts of an ensemble as one: their values are added."""
     values, path = (
         np.sum([getattr(m, name) for m in members], axis=0) for name in ("values", "path")
@@ -147,7 +158,7 @@ def _account_of(members: Sequence[Backtest]) -> Backtest:
     turnover = float(np.mean([each.turnover for each in members]))
     exposure = float(np.mean([each.exposure for each in members]))
     days = members[0].sessions
-    return Backtest(AGENT, performance(values), values, days, path, turnover, exposure)
+    return Backtest(name, performance(values), values, days, path, turnover, exposure)
 
 
 def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
@@ -202,6 +213,8 @@ class Files:
     """Those that the policies may be of; None: any."""
     trust: bool = False
     """Load an agent that is not built in, though the policy is another user's."""
+    accounts: Mapping[str, Path] = field(default_factory=dict)
+    """Members of an ensemble that is shown, too: see ``judge``."""
 
     def loaded(self, of: Mapping[str, Path]) -> dict[str, Agent]:
         """Policies as backtests call them."""
@@ -243,4 +256,5 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
     return judge(
         task, run.loaded(run.policies), run=config.name, policy="+".join(digests), ledger=ledger,
         beside=rows, tried=run.loaded(run.tried), left=run.left,
+        accounts=run.loaded(run.accounts),
     )  # fmt: skip

@@ -121,7 +121,7 @@ class Verdict:
     """The outcome of a holdout."""
 
     rows: tuple[Row, ...]
-    """The policy first, then the baselines."""
+    """The policy first, then the ensemble if there is one, then the baselines."""
     edge: bool
     """The policy is ahead of ``RIVAL`` and of ``CASH``, by the whole of both 95 % intervals."""
     deflated: float
@@ -138,9 +138,11 @@ class Verdict:
     """Daily log returns of the policy less those of ``RIVAL``, in basis points."""
     over_cash: tuple[float, ...] = ()
     """The same, less those of ``CASH``."""
+    accounts: str = ""
+    """The name of the ensemble's row: the best pod of each algorithm; empty: there is none."""
 
     def row(self, name: str) -> Row:
-        """A baseline's row."""
+        """The row of another than the policy."""
         return next(row for row in self.rows[1:] if row.name == name)
 
     @property
@@ -153,6 +155,11 @@ class Verdict:
             f"; buy-and-hold made {rival.cumulative_return:+.1%}, the policy"
             f" {own.cumulative_return:+.1%} with {own.exposure:.0%} in stocks"
         )
+        if self.accounts:
+            made = self.row(self.accounts).cumulative_return
+            said += (
+                f", and the best pod of each algorithm, with equal parts of the capital, {made:+.1%}"
+            )
         times, shown = self.times, len(self.openings)
         if times > 1:
             said += (

@@ -107,6 +107,24 @@ def test_an_ensemble_has_an_account_for_each_member() -> None:
     assert both.turnover == pytest.approx(np.mean([row.turnover for row in apart]))
 
 
+def test_an_ensemble_beside_the_policy_is_played_as_if_it_were_judged_and_counts(
+    tmp_path: Path,
+) -> None:
+    members = {"ppo p0001": follow, "sac p0002": linear(1)}
+    told = judge(task(), {"a": linear(2)}, run="one", ledger=tmp_path, accounts=members)
+    alone, row = judge(task(), members).rows[0], told.rows[1]
+    assert row.name == told.accounts == "accounts ppo p0001, sac p0002"
+    assert row.ahead is not None
+    assert replace(row, name=alone.name, ahead=None, low=None, high=None) == alone
+    assert f", and the best pod of each algorithm, with equal parts of the capital, \
+{row.cumulative_return:+.1%}" in told.words
+    shown = next(each for each in told.openings if each.beside)
+    assert (shown.run, shown.beside) == (row.name, "one")
+    assert shown.sharpe == pytest.approx(row.sharpe / 252**0.5)
+    assert f"It has shown 2 policies: deflated Sharpe {told.deflated:.2f}" in told.words
+    assert (told.times, judge(task(), {"a": follow}).accounts) == (1, "")
+
+
 def test_each_look_at_a_holdout_counts_and_a_second_one_is_said(tmp_path: Path) -> None:
     first = judge(task(), {"a": follow}, run="one", policy="p", ledger=tmp_path)
     assert len(first.openings) == 1
