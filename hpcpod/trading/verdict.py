@@ -157,9 +157,7 @@ class Verdict:
         )
         if self.accounts:
             made = self.row(self.accounts).cumulative_return
-            said += (
-                f", and the best pod of each algorithm, with equal parts of the capital, {made:+.1%}"
-            )
+            said += f", and the ensemble of the best pod of each algorithm {made:+.1%}"
         times, shown = self.times, len(self.openings)
         if times > 1:
             said += (

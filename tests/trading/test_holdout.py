@@ -116,8 +116,8 @@ def test_an_ensemble_beside_the_policy_is_played_as_if_it_were_judged_and_counts
     assert row.name == told.accounts == "accounts ppo p0001, sac p0002"
     assert row.ahead is not None
     assert replace(row, name=alone.name, ahead=None, low=None, high=None) == alone
-    assert f", and the best pod of each algorithm, with equal parts of the capital, \
-{row.cumulative_return:+.1%}" in told.words
+    said = f", and the ensemble of the best pod of each algorithm {row.cumulative_return:+.1%}"
+    assert said in told.words
     shown = next(each for each in told.openings if each.beside)
     assert (shown.run, shown.beside) == (row.name, "one")
     assert shown.sharpe == pytest.approx(row.sharpe / 252**0.5)
