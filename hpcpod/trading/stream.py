@@ -47,7 +47,7 @@ from hpcpod.trading.panel import Floats, MarketPanel, day_of
 from hpcpod.trading.rules import MEANING
 from hpcpod.trading.sources import FILES, markets
 from hpcpod.trading.tables import decisions
-from hpcpod.trading.task import Task, task_of
+from hpcpod.trading.task import RETURNS, Task, task_of
 
 ARGUMENTS: Mapping[str, Any] = {"judge": 20, "window": None, "selection": 0.2}
 FEWEST = 5
@@ -265,8 +265,9 @@ class TradingStream:
         dates = panels[0].dates
         judged = len(dates) - count
         first = 0 if self._window is None else max(0, judged - self._window)
-        scored = max(round(self._share * (judged - first)), self._task.embargo + 2)
-        if judged - scored - first < 2:
+        least = RETURNS + LOST_DAILY * _daily(panels[0])
+        scored = max(round(self._share * (judged - first)), self._task.embargo + least)
+        if judged - scored - first < least:
             raise UserError(
                 f"{panels[0].card.source} has {len(dates)} sessions, too few to train on, to score"
                 f" pods on ({scored}) and to judge on ({count})"

@@ -23,6 +23,8 @@ from hpcpod.trading.tables import Tables, joined, tables
 
 Part = Literal["fit", "selection", "holdout"]
 PARTS: tuple[Part, ...] = get_args(Part)
+RETURNS = 2
+"""Daily returns of a part, which a Sharpe ratio takes."""
 FEATURES = ("return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "volume_z")
 
 
@@ -114,7 +116,7 @@ class Task:
         """The panel below the end of this part, and the first session that belongs to the part.
 
         Raises:
-            UserError: the parts don't follow one another inside the panel.
+            UserError: the parts don't follow one another inside the panel, or one is too short.
         """
         first, second = (_date(whole, each) for each in (self.selection, self.holdout))
         if not whole.dates[0] < first < second <= whole.dates[-1]:
@@ -129,12 +131,14 @@ class Task:
             embargo=self.embargo, anchored=self.anchored,
         )  # fmt: skip
         for part, left in zip(PARTS, parts, strict=True):
-            if len(left) < 2:  # else a run would train, and have no holdout
+            least = RETURNS + _without_return(whole, left)
+            if len(left) < least:  # else a run would train, and have no holdout
                 of_fold = f" of fold {self.fold} of {self.folds}" if self.folds > 1 else ""
                 raise UserError(
                     f"part {part}{of_fold} has {len(left)} sessions after an embargo of"
-                    f" {self.embargo} and a purge of {self.purge}: take a longer panel, other"
-                    " dates, fewer folds, or less of both"
+                    f" {self.embargo} and a purge of {self.purge}, and {least} are needed for"
+                    f" {RETURNS} daily returns: take a longer panel, other dates, fewer folds, or"
+                    " less of both"
                 )
         own = parts[PARTS.index(self.part)]
         panel = whole if own.stop == len(whole.dates) else whole.below(whole.dates[own.stop])
@@ -142,6 +146,13 @@ class Task:
             blocks = [each for each in (parts.selection.start,) if each < own.stop]
             panel = shuffled(panel, blocks, self.shuffle)
         return panel, own.start
+
+
+def _without_return(panel: MarketPanel, part: range) -> int:
+    """Sessions of a part without a return: the first, if it has one bar, whose order the next bar
+    fills, and the last, if it has one, which is only marked."""
+    bars = np.bincount(panel.sessions)
+    return sum(int(bars[day] == 1) for day in ((part[0], part[-1]) if part else (0, -1)))
 
 
 class _Key:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hpcpod.errors import UserError
+from hpcpod.run.launch import create_run
+from hpcpod.run.preflight import check, read_config
+from hpcpod.run.run import Run
+from hpcpod.trading.files import write_bars
+from hpcpod.trading.holdout import judge
+from hpcpod.trading.ledger import LEDGERS
 from hpcpod.trading.splits import Split, split
 from hpcpod.trading.task import task_of
+from tests.run.continuous.worlds import drive
+from tests.support.command_line import refusal
+from tests.trading.small import daily
 
 
 def spans(found: Split) -> list[tuple[int, int]]:
@@ -72,6 +84,85 @@ def test_windows_that_lie_apart_share_no_day() -> None:
     [market] = windows.markets
     assert starts[0] == market.begins
     assert starts[-1] == market.past - windows.steps
+
+
+DATES = {"selection": "2020-02-03", "holdout": "2020-02-17"}
+"""Of the daily bars below: session 20 and session 30."""
+
+
+def daily_bars(file: Path, sessions: int) -> Path:
+    """So many days from 2020-01-06 on, that rise and fall."""
+    days = np.arange(sessions)[:, None]
+    write_bars(daily(100 + days + 3 * np.sin(2 * days)), file)
+    return file
+
+
+def days_of(file: Path, **changed: Any) -> dict[str, Any]:
+    """A task of daily bars."""
+    market = {"source": str(file), "calendar": None}
+    return {"market": market, "features": ["return_1"], "embargo": 0, **DATES, **changed}
+
+
+@pytest.mark.parametrize(
+    ("days", "changed", "said"),
+    [
+        (32, {}, "holdout has 2"),
+        (33, {}, "holdout has 3"),
+        (40, {"purge": 7}, "selection has 3"),
+        (40, {"selection": "2020-01-09"}, "fit has 3"),
+    ],
+)
+def test_a_part_of_daily_bars_with_fewer_than_two_returns_is_refused_and_named(
+    tmp_path: Path, days: int, changed: dict[str, Any], said: str
+) -> None:
+    """The first day's order is filled in the second, and the last day is only marked."""
+    file = daily_bars(tmp_path / "bars.csv", days)
+    with pytest.raises(UserError, match=rf"^part {said} sessions after .*, and 4 are needed for 2"):
+        task_of("trading", days_of(file, **changed)).windows()
+
+
+def test_four_daily_bars_are_a_holdout_of_two_returns(tmp_path: Path) -> None:
+    task = task_of("trading", days_of(daily_bars(tmp_path / "bars.csv", 34), sessions=3))
+    told = judge(task, {"all in": lambda obs: torch.ones(len(obs), 1)}, tried={"a": cash_of})
+    assert (told.first, told.last, len(told.gaps)) == ("2020-02-17", "2020-02-20", 2)
+    assert told.trials is not None and told.trials.days == 8
+
+
+def cash_of(obs: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(len(obs), 1)
+
+
+RUN = """
+name: short
+env:
+  id: trading
+  backend: trading
+  num_envs: 2
+  kwargs: {kwargs}
+pod: {{evaluator: trading}}
+population: {{pods: {{min: 1, max: 1}}, algorithms: {{ppo: 1}}}}
+round: {{env_steps: 64, episodes: 2}}
+agents: {{ppo: {{horizon: 8, minibatch_size: 16, epochs: 1, hidden: 8}}}}
+stop: {{rounds: 1, finalists: 1, confirm_episodes: 2}}
+"""
+
+
+def test_a_holdout_that_is_too_short_is_refused_by_launch_and_by_evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "part holdout has 2 sessions after an embargo of 0 and a purge of 0, and 4 are needed"
+    file, config = daily_bars(tmp_path / "bars.csv", 32), tmp_path / "short.yaml"
+    kwargs = {**days_of(file, sessions=3), "features": ["return_1"]}
+    config.write_text(RUN.format(kwargs=json.dumps(kwargs)), encoding="utf-8")
+    assert said in refusal(capsys, "launch", "short.yaml")
+    assert not (tmp_path / "runs").exists()
+    daily_bars(file, 40)
+    checked = check(read_config("short.yaml"), probe=False)
+    drive(Run(create_run(checked.resolved, tmp_path / "runs")))
+    daily_bars(file, 32)
+    assert said in refusal(capsys, "evaluate", "short", "--holdout")
+    assert not (tmp_path / "runs" / LEDGERS).exists()
 
 
 @pytest.mark.parametrize(

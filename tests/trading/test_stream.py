@@ -228,6 +228,14 @@ def test_daily_bars_need_two_days_more_to_be_judged_on(tmp_path: Path) -> None:
     write_bars(whole._rows(rows, "the last bars"), file)
     with pytest.raises(UserError, match="judge is at least 9 for daily bars"):
         stream(file).look(None, 1)
+    windows = windows_of(stream(file, judge=9, window=30, selection=0.01))
+    days = {}
+    for part in ("fit", "selection"):
+        given = {**windows.train, "part": part, "sessions": 1}
+        [market] = task_of("trading", given).windows().markets
+        days[part] = (np.datetime64(market.date), np.datetime64(market.end))
+    dates = whole.dates
+    assert days == {"fit": (dates[51], dates[74]), "selection": (dates[77], dates[80])}
 
 
 def test_a_past_that_was_rewritten_is_told(tmp_path: Path) -> None:
