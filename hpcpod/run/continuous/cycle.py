@@ -15,17 +15,18 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.continuous import seconds_of
-from hpcpod.config.loader import from_mapping, to_mapping
+from hpcpod.config.loader import to_mapping
 from hpcpod.config.resolved import versions
 from hpcpod.config.schema import CtConfig, RunConfig
 from hpcpod.config.start_from import StartFrom
-from hpcpod.errors import UserError
+from hpcpod.errors import HpcpodError, UserError, in_words
 from hpcpod.records.codec import encode
 from hpcpod.records.records import stable_hash
 from hpcpod.run import preflight
 from hpcpod.run.best_policy import Kept, kept
 from hpcpod.run.continuous.entries import Decision, Drift, Kind, Outcome, Plan, Version, named
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds, require_same_spaces
+from hpcpod.run.continuous.incumbent import player_of, require_playable, require_plays
 from hpcpod.run.continuous.registry import POLICY, Registry, digest_of, writable
 from hpcpod.run.continuous.training import trained, weights_of
 from hpcpod.run.policy_folder import facts_of
@@ -157,7 +158,9 @@ class Cycle:
         if look.windows is None or not (look.due or force):
             before = None if last is None else last.cycle
             return Outcome("not due", look.why, before, current, look.remarks)
-        parent = None if current is None else registry.verify(current)
+        parent = None if current is None else require_playable(
+            registry, stream, look.windows, current
+        )  # fmt: skip
         remarks = [*look.remarks]
         if parent is not None and not may_exist(Path(parent.run) / "config.json"):
             remarks.append(f"{parent.run} is gone: no pod starts from {named(parent.number)}")
@@ -205,30 +208,35 @@ class Cycle:
         if plan.adopted:
             return registry.settle(path, _own_score(policy))
         challenger = Player(policy.checkpoint, run.folder.resolved.config.env)
-        parent = None if plan.parent is None else self._player(plan.parent)
-        verdict = stream.judge(plan.windows, challenger, parent, registry.cycle(plan.cycle))
+        try:
+            parent = None if plan.parent is None else player_of(registry, plan.parent)
+            verdict = stream.judge(plan.windows, challenger, parent, registry.cycle(plan.cycle))
+        except NotComparable:
+            raise
+        except Exception:
+            require_plays(stream, plan.windows, challenger)  # else it is not the deployed one's
+            if plan.parent is not None:
+                require_playable(registry, stream, plan.windows, plan.parent)
+            raise
         _same_data(plan, stream)
         return registry.settle(path, verdict)
-
-    def _player(self, number: int) -> Player:
-        version = self._registry.verify(number)
-        return Player(self._registry.policy(number), from_mapping(version.config).env)
 
     def _drift(self, plan: Plan, stream: Stream) -> None:
         registry, path = self._registry, self._registry.cycle(plan.cycle) / "drift.json"
         if plan.parent is None or registry.found(Drift, path) is not None:
             return
         self._tell(f"cycle {plan.cycle}: looks for drift")
-        then = registry.found(Reference, registry.folder(plan.parent) / "reference.json")
         try:
+            then = registry.found(Reference, registry.folder(plan.parent) / "reference.json")
             if then is None:
                 raise UserError(f"{named(plan.parent)} has no reference.json")
-            sample = stream.sample(plan.windows, self._player(plan.parent), "judge")
+            sample = stream.sample(plan.windows, player_of(registry, plan.parent), "judge")
             moved = shifts(then, sample, seed=plan.cycle)
             words = "" if moved else "too few blocks of data to tell"
             drift = Drift(plan.parent, moved, words)
-        except UserError as error:  # it decides nothing
-            drift = Drift(plan.parent, (), str(error))
+        except Exception as error:  # it decides nothing, and agents may raise whatever they like
+            why = str(error) if isinstance(error, HpcpodError) else in_words(error)
+            drift = Drift(plan.parent, (), why)
         registry.settle(path, drift)
 
     def _register(

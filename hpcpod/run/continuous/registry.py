@@ -134,7 +134,7 @@ class Registry:
         Args:
             kind: of the decision.
             version: that it is about.
-            current: that is deployed from then on, of which the files are verified before.
+            current: that is deployed from then on; if it was not before, its files are verified.
             why: in words.
             cycle: that it ends.
             number: of the line: one more than those that were read; None: those there are now.
@@ -145,7 +145,7 @@ class Registry:
         Raises:
             StorageError: the filesystem refuses, or the version is damaged; nothing is changed.
         """
-        if current is not None:
+        if current not in (None, self.current):  # a cycle ends though what is deployed is damaged
             self.verify(current)
         number = len(self.decisions()) + 1 if number is None else number
         line = Decision(number, kind, version, current, why, time.time(), unique(), cycle)

@@ -154,7 +154,8 @@ class Stream(Protocol):
 
         Raises:
             NotComparable: there is nothing on which both can be played; the cycle ends.
-            UserError: a policy can't be played; the next call tries again.
+            UserError: a policy can't be played. If it is the deployed one, as ``sample`` tells, the
+                cycle ends; else the next call tries again.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,13 +20,14 @@ from hpcpod.errors import UserError
 from hpcpod.run.continuous import cycle, training
 from hpcpod.run.continuous.cycle import abandon, advance, drift_of, stream_of
 from hpcpod.run.continuous.registry import Registry, create, open_registry
+from hpcpod.run.continuous.rollback import rolled_back
 from hpcpod.run.continuous.training import repeat
 from hpcpod.run.run import open_run
 from hpcpod.storage.locks import file_lock
 from hpcpod.tournament.continuous.stream import Player
 from hpcpod.trading.files import read_bars, write_bars
 from hpcpod.trading.ledger import LEDGERS, Ledger
-from tests.run.continuous.worlds import EMBARGO, JUDGE, Generous, config, drive, grow
+from tests.run.continuous.worlds import EMBARGO, JUDGE, Generous, config, drive, grow, spoil
 from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
 
@@ -269,10 +271,76 @@ def _break(file: Path, how: str) -> str:
     return "700|702|701"
 
 
+SPOILT = [
+    ("damaged", "is not what was registered: it is damaged; put it back by `cp "),
+    ("agent", "nowhere.at_all"),
+    ("spaces", "observation"),
+]
+
+
+@pytest.mark.parametrize(("how", "said"), SPOILT)
+def test_nothing_is_trained_where_the_deployed_policy_can_t_be_judged_against(
+    two: Registry, tmp_path: Path, how: str, said: str
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    spoil(registry, 2, how)
+    link = (registry.path / "current").readlink()
+    for _ in range(2):  # cron comes again
+        with rewritten(bars_of(registry)), pytest.raises(UserError, match=said) as caught:
+            grow(bars_of(registry), 45 + 2 * JUDGE)
+            advance(registry, probe=False)
+    told = str(caught.value)
+    assert told.startswith("nothing can be judged against v0002 any more: ")
+    assert "or go back by `hpcpod ct rollback mine VERSION`, or give the configuration ano" in told
+    assert told.endswith("; v0002 stays deployed") and "\n" not in told
+    assert len(registry.plans()) == 2 and len(list(registry.runs.iterdir())) == 2
+    assert (registry.path / "current").readlink() == link
+    if how == "damaged":
+        _, source, place = shlex.split(told.split("`")[1])
+        shutil.copy(source, place)
+        assert registry.verify(2)
+    assert rolled_back(registry, 1).current == 1
+
+
+@pytest.mark.parametrize(("how", "said"), SPOILT)
+def test_a_cycle_ends_if_the_deployed_policy_can_t_be_judged_against_any_more(
+    two: Registry, tmp_path: Path, how: str, said: str
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    for name in ("verdict.json", "drift.json"):
+        (registry.cycle(2) / name).unlink()
+    (registry.path / "decisions" / "000002.json").unlink()
+    registry.follow()
+    spoil(registry, 1, how)
+    (registry.folder(1) / "reference.json").write_text("torn")
+    done = advance(registry, probe=False)
+    assert (done.kind, done.cycle, done.current) == ("failed", 2, 1)
+    assert done.words.startswith("no new version: nothing can be judged against v0001 any more: ")
+    assert said in done.words and "rollback" not in done.words
+    assert registry.decisions()[1].why in done.words and len(registry.decisions()) == 2
+    assert advance(registry, probe=False).kind == "not due"
+    assert (registry.path / "current").readlink() == Path("versions/v0001")
+
+
+def test_a_cycle_whose_own_policy_can_t_be_judged_does_not_blame_the_deployed_one(
+    two: Registry, tmp_path: Path
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    (registry.cycle(2) / "verdict.json").unlink()
+    (registry.path / "decisions" / "000002.json").unlink()
+    with rewritten(bars_of(registry)):
+        bars_of(registry).write_text("torn")
+        with pytest.raises(UserError, match=r"bars\.parquet"):
+            advance(registry, probe=False)
+    assert len(registry.decisions()) == 1
+    assert advance(registry, probe=False).kind == "promoted"
+
+
 def test_a_cycle_can_be_given_up(two: Registry, tmp_path: Path) -> None:
     registry = copied(two, tmp_path / "copy")
     (registry.path / "decisions" / "000002.json").unlink()
     registry.follow()
+    spoil(registry, 1, "damaged")  # it ends all the same
     done = abandon(registry)
     assert (done.kind, done.cycle, registry.current) == ("failed", 2, 1)
     with pytest.raises(UserError, match="no cycle is open"):

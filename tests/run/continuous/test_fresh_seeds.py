@@ -20,7 +20,7 @@ from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check
 from hpcpod.run.run import Run
 from hpcpod.tournament.continuous.stream import NotComparable, Player
-from tests.run.continuous.worlds import drive
+from tests.run.continuous.worlds import drive, spoil
 from tests.support.small_runs import mapping
 from tests.support.untrained import untrained
 
@@ -103,6 +103,10 @@ def test_a_finished_run_is_taken_over_and_challenged(
     registry.configure(from_mapping(mapping(**sections, env={"id": "Acrobot-v1"})))
     with pytest.raises(UserError, match=r"judged in Acrobot-v1 .*observations are .* another name"):
         advance(registry, force=True, fresh=True)
+    registry.configure(config)
+    spoil(registry, registry.current or 0, "agent")
+    with pytest.raises(UserError, match=r"nothing can be judged against .*nowhere\.at_all:Agent"):
+        advance(registry, force=True, probe=False)
     assert len(registry.plans()) == 3
 
 

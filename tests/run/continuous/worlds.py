@@ -18,9 +18,12 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.round import Watch
+from hpcpod.records.codec import encode
 from hpcpod.run.continuous.entries import Outcome, Plan, Version
 from hpcpod.run.continuous.registry import POLICY, Registry, create
 from hpcpod.run.run import Run
+from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.checksummed import pack
 from hpcpod.tournament.continuous.stream import Player, Score, Verdict, Windows
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -29,6 +32,7 @@ from hpcpod.trading.files import write_bars
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.stream import TradingStream
 from hpcpod.trading.synthetic import SyntheticMarket
+from tests.support.untrained import untrained
 
 JUDGE, WINDOW, EMBARGO = 8, 30, 2
 
@@ -133,3 +137,21 @@ def fill(registry: Registry, cycle: int, *, promotes: bool = True) -> Outcome:
     registry.add(version, {POLICY: data})
     kind = "promoted" if verdict.promotes else "kept"
     return Cycle(registry, lambda text: None)._decided(plan, kind, verdict.said)  # type: ignore[arg-type]
+
+
+def spoil(registry: Registry, number: int, how: str) -> None:
+    """Have a version's policy be one that can't be played any more."""
+    file = registry.policy(number)
+    if how == "damaged":
+        file.write_bytes(file.read_bytes()[:-9])
+        return
+    arrays, meta = read_blob_file(file)
+    if how == "agent":
+        write_blob_file(file, arrays, {**meta, "agent": "nowhere.at_all:Agent"})
+    else:
+        untrained(file)
+    version = registry.version(number)
+    assert version is not None
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    whole = pack(encode(replace(version, policy=sha256)))
+    (file.parent / "entry.json").write_bytes(whole)

@@ -1,0 +1,85 @@
+"""The deployed policy as the one that new ones are judged against: it has to be playable still."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shlex
+
+from hpcpod import plugins
+from hpcpod.config.loader import from_mapping
+from hpcpod.errors import Corrupt, HpcpodError, StorageError, in_words
+from hpcpod.run.best_policy import kept
+from hpcpod.run.continuous.entries import Version, named
+from hpcpod.run.continuous.fresh_seeds import FreshSeeds
+from hpcpod.run.continuous.registry import Registry
+from hpcpod.run.run import open_run
+from hpcpod.tournament.continuous.stream import NotComparable, Player, Stream, Windows
+
+
+def player_of(registry: Registry, number: int) -> Player:
+    """A version as it is judged.
+
+    Raises:
+        Corrupt: its policy is damaged or gone.
+    """
+    version = registry.verify(number)
+    return Player(registry.policy(number), from_mapping(version.config).env)
+
+
+def require_playable(registry: Registry, stream: Stream, windows: Windows, number: int) -> Version:
+    """The deployed version, if its policy can be played still.
+
+    Raises:
+        NotComparable: it can't; the sentence says what to do.
+        StorageError: the filesystem refuses: a later call may be able to.
+    """
+    try:
+        version = registry.verify(number)
+        require_plays(stream, windows, player_of(registry, number))
+    except Exception as error:  # an agent of a user's own may raise whatever it likes
+        if isinstance(error, StorageError) and not isinstance(error, Corrupt):
+            raise
+        why = str(error) if isinstance(error, HpcpodError) else in_words(error)
+        raise NotComparable(
+            f"nothing can be judged against {named(number)} any more: {why};"
+            f" {_remedies(registry, number)}"
+        ) from error
+    return version
+
+
+def require_plays(stream: Stream, windows: Windows, player: Player) -> None:
+    """Load a policy, and have it play what is judged, where that takes no environment of a user's.
+
+    Raises:
+        Exception: it can't be done.
+    """
+    if isinstance(stream, FreshSeeds):
+        with plugins.needing_torch():
+            from hpcpod.pod.policy import load_policy_file
+        load_policy_file(player.policy)
+    else:
+        stream.sample(windows, player, "judge")
+
+
+def _remedies(registry: Registry, number: int) -> str:
+    found = [_repair(registry, number)]
+    if any(each.current not in (None, number) for each in registry.decisions()):
+        found.append(f"go back by `hpcpod ct rollback {shlex.quote(registry.name)} VERSION`")
+    found.append("give the configuration another name, so that it has a registry of its own")
+    return ", or ".join(found)
+
+
+def _repair(registry: Registry, number: int) -> str:
+    """The way to have a version whole again: its run may have its very bytes."""
+    try:
+        registry.verify(number)
+        return "mend that"
+    except HpcpodError:
+        place = registry.policy(number)
+    with contextlib.suppress(HpcpodError, OSError):
+        version = registry.version(number)
+        copy = kept(open_run(version.run).folder).checkpoint if version else place
+        if version and hashlib.sha256(copy.read_bytes()).hexdigest() == version.policy:
+            return f"put it back by `{shlex.join(['cp', str(copy), str(place)])}`"
+    return "put that file back"
