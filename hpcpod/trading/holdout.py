@@ -63,10 +63,9 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         raise UserError("a holdout is opened for a policy: none was given")
     last = replace(task, part="holdout")
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
-    strategies = [_accounts(last, AGENT, agents)]
     joint = f"accounts {', '.join(accounts)}" if accounts else ""
-    if accounts:
-        strategies.append(_accounts(last, joint, accounts))
+    ours = {AGENT: agents, **({joint: accounts} if accounts else {})}
+    strategies = [_accounts(last, *each) for each in ours.items()]
     theirs = backtest(last, rivals, frozenset(beside or {}))
     strategies += [[market[i] for market in theirs] for i in range(len(rivals))]
     if "index" in task.market:
@@ -80,23 +79,19 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     ]
     daily = rows[0].sharpe / YEAR**0.5
     names = [row.name for row in rows]
-    over = [gaps(moves[0], moves[names.index(name)]) for name in (RIVAL, CASH)]
+    apart = [gaps(moves[0], moves[names.index(name)]) for name in (RIVAL, CASH)]
     line, openings = opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
-        book = Ledger(ledger)
-        for row in (each for each in rows if each.name in {*(beside or {}), joint}):
-            book.write(_shown(line, row))
-        name = book.write(line)
-        before = [each for each in book.openings() if each.overlaps(line) and each != line]
-        openings = (*before, line)
+        shown = [row for row in rows if row.name in {*(beside or {}), joint}]
+        name, openings = _counted(Ledger(ledger), line, shown)
     verdict = Verdict(
-        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
+        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
         replace(trials_of(task, tried), left=left) if tried else None,
-        openings, line.first, line.last, *(tuple(each.tolist()) for each in over), joint,
+        openings, line.first, line.last, tuple(apart[0].tolist()), tuple(apart[1].tolist()), joint,
     )  # fmt: skip
     if ledger is not None:
-        book.keep(name, verdict)
+        Ledger(ledger).keep(name, verdict)
     return verdict
 
 
@@ -189,6 +184,15 @@ def opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
         tuple(sorted({name for each in seen for name in each.tickers})),
         min(each.date for each in seen), max(each.end for each in seen), sharpe,
     )  # fmt: skip
+
+
+def _counted(book: Ledger, line: Opening, shown: Sequence[Row]) -> tuple[str, tuple[Opening, ...]]:
+    """Write an opening, and what is shown beside; its name, and all openings of its holdout."""
+    for row in shown:
+        book.write(_shown(line, row))
+    name = book.write(line)
+    before = [each for each in book.openings() if each.overlaps(line) and each != line]
+    return name, (*before, line)
 
 
 def _shown(line: Opening, row: Row) -> Opening:

@@ -33,7 +33,7 @@ def test_it_walks_from_a_file_to_a_judged_policy(
     assert "4 stocks" in told[0]
     assert "nothing is odd" in told[1]
     verdict = json.loads(told[-1])
-    best = {}
+    best: dict[str, str] = {}
     for row in open_run("mine").leaderboard():
         best.setdefault(row.algorithm, row.pod)
     joint = "accounts " + ", ".join(f"{name} {best[name]}" for name in ("ppo", "sac", "td3"))
