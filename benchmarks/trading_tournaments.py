@@ -20,7 +20,7 @@ import yaml
 from trading import market_of, told
 
 from hpcpod.pod.policy import load_policy_file
-from hpcpod.run.best_policy import kept
+from hpcpod.run.best_policy import best_of_algorithms, kept
 from hpcpod.run.run import Run, open_run
 from hpcpod.trading.backtest import Agent
 from hpcpod.trading.holdout import agent_of
@@ -57,8 +57,7 @@ def agent(run: Run, pod: str | None = None) -> Agent:
 
 def families(run: Run) -> list[Agent]:
     """The best pod of each family, by what pods themselves have scored: none saw a holdout."""
-    pods = run.pods().dropna(subset=["estimate"]).sort_values("estimate")
-    return [agent(run, pod) for pod in pods.groupby("algorithm")["pod"].last()]
+    return [agent_of(load_policy_file(path)) for path in best_of_algorithms(run.folder).values()]
 
 
 def fresh(seed: int, markets: int) -> Task:
