@@ -12,7 +12,9 @@ import pytest
 import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import Corrupt, StorageError, UserError
+from hpcpod.run.best_policy import best_of_algorithms
 from hpcpod.storage.board import writer_id
+from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.settle import as_dead
@@ -76,6 +78,23 @@ def test_a_pod_that_was_replaced_still_has_its_best_policy(
     assert (policy.about["pod"], policy.about["round"]) == (row.pod, row.round)
     with pytest.raises(UserError, match=rf"{row.pod} of looked-at is dead \(replaced\): its best"):
         hpcpod.load_policy(folder.path, pod=row.pod, keep="last")
+
+
+def test_the_first_row_of_each_algorithm_is_its_best_pod(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    folder = RunFolder.open(shutil.copytree(finished_run, tmp_path / "run"))
+    before = read_board(folder)
+    *others, last = (replace(row, algorithm="ppo") for row in before.entries)
+    for own, members in (("ppo", []), ("mine.own:Agent", [("Agent", last), ("ppo", others[0])])):
+        found = folder.board.read()
+        assert found is not None
+        board = replace(before, entries=(*others, replace(last, algorithm=own)))
+        assert folder.board.publish(*found, board.document(), writer_id())
+        assert best_of_algorithms(folder) == {
+            f"{name} {row.pod}": blob_path(folder.path / "blobs", row.checkpoint.core)
+            for name, row in members
+        }, "one algorithm is no ensemble"
 
 
 @pytest.fixture
