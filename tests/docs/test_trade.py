@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcpod.run.run import open_run
+from hpcpod.trading.ledger import LEDGERS
+from hpcpod.trading.verdict import verdicts
 from tests.docs.pages import blocks, page, said_here, write_files
 
 PAGE = page("trade.md")
@@ -28,27 +30,21 @@ def test_it_walks_from_a_file_to_a_judged_policy(
     told = []
     for words in commands:
         small = [each for change in SMALL for each in ("--set", change)]
-        more = small if words[1] == "launch" else ["--json"] if words[1] == "evaluate" else []
-        told.append(said_here(capsys, *words, *more))
+        told.append(said_here(capsys, *words, *(small if words[1] == "launch" else [])))
     assert "4 stocks" in told[0]
     assert "nothing is odd" in told[1]
-    verdict = json.loads(told[-1])
     best: dict[str, str] = {}
     for row in open_run("mine").leaderboard():
         best.setdefault(row.algorithm, row.pod)
-    joint = "accounts " + ", ".join(f"{name} {best[name]}" for name in ("ppo", "sac", "td3"))
-    assert [row["name"] for row in verdict["rows"]][:4] == ["policy", joint, "cash", "hold"]
-    assert [each["run"] for each in verdict["openings"]] == [joint, "mine"]
-    assert len(list((tmp_path / "runs/holdouts").rglob("*.json"))) == 2
-    pods = ",".join(best[name] for name in ("ppo", "sac", "td3"))
-    again = json.loads(said_here(
-        capsys, "hpcpod", "evaluate", "mine", "--holdout", "--pods", pods, "--json"
-    ))  # fmt: skip
-    own, joined = again["rows"][0], verdict["rows"][1]
-    compared = {"name", "ahead", "low", "high"}
-    assert {k: v for k, v in own.items() if k not in compared} == {
-        k: v for k, v in joined.items() if k not in compared
-    }
-    assert again["rows"][1]["name"] == "cash"
-    told_by_eye = said_here(capsys, "hpcpod", "evaluate", "mine", "--holdout")
-    assert f"\n{joint} " in told_by_eye and "This holdout was opened 3 times" in told_by_eye
+    members = [best[name] for name in ("ppo", "sac", "td3")]
+    joint = "accounts ppo {}, sac {}, td3 {}".format(*members)
+    [verdict] = verdicts(tmp_path / "runs" / LEDGERS, "mine")
+    assert [row.name for row in verdict.rows][:4] == ["policy", joint, "cash", "hold"]
+    assert [row.name for row in verdict.rows if f"\n{row.name} " not in told[-1]] == []
+    assert [each.run for each in verdict.openings] == [joint, "mine"]
+    again = said_here(
+        capsys, "hpcpod", "evaluate", "mine", "--holdout", "--pods", ",".join(members)
+    )
+    assert "accounts" not in again and "This holdout was opened 2 times" in again
+    own = verdicts(tmp_path / "runs" / LEDGERS, "mine")[-1].rows[0]
+    assert replace(verdict.rows[1], name=own.name, ahead=None, low=None, high=None) == own
