@@ -42,18 +42,20 @@ def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> 
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
 
 
-@pytest.mark.parametrize(("answers", "asked"), [("0", 1), ("1 0", 2)])
-def test_a_job_submits_its_successor_again_if_the_scheduler_was_away(
-    tmp_path: Path, answers: str, asked: int
+@pytest.mark.parametrize(
+    ("answers", "signal", "asked"), [("0", "", 1), ("1 0", "", 2), ("143 0", "kill -TERM $$;", 1)]
+)
+def test_a_job_submits_its_successor_again_if_the_scheduler_was_away_and_it_was_not_cancelled(
+    tmp_path: Path, answers: str, signal: str, asked: int
 ) -> None:
     text = script(registry(tmp_path), "slots")
     own = re.sub(
-        r"^(\[ .* \|\| )?.*-m hpcpod ct \S+ --submit$", r"\1submit", text, flags=re.MULTILINE
+        r"^((?:\[ .* \|\| )+)?.*-m hpcpod ct \S+ --submit$", r"\1submit", text, flags=re.MULTILINE
     )
     assert own.count("submit\n") == 2
     stubs = (
         f"answers=({answers}) asked=0\n"
-        "submit() { echo submit; return ${answers[$((asked++))]}; }\n"
+        f"submit() {{ echo submit; {signal} return ${{answers[$((asked++))]}}; }}\n"
         "srun() { echo work; }\n"
     )
     done = subprocess.run(["bash"], input=stubs + own, text=True, capture_output=True, check=True)
