@@ -131,6 +131,11 @@ def marked(account: Account, mark: Tensor) -> Account:
     return account._replace(value=account.cash + (account.shares * mark).sum(1))
 
 
+def held(account: Account, close: Tensor) -> Tensor:
+    """Values of accounts that trade nothing, float64 [N, B], at the closes of bars, [B, S]."""
+    return account.cash.unsqueeze(1) + (account.shares.unsqueeze(1) * close).sum(2)
+
+
 def observed(account: Account, tables: Tables, at: Tensor) -> Tensor:
     """Observations of decisions [N]: the market's row, the weight of each stock and of cash."""
     stocks, width = tables.mark.shape[1], tables.features.shape[1]

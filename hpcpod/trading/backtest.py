@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hpcpod.trading.account import Account, marked, observed, opened, traded, wanted
+from hpcpod.trading.account import Account, held, marked, observed, opened, traded, wanted
 from hpcpod.trading.metrics import Performance, drawdown, performance
 from hpcpod.trading.panel import Floats
 from hpcpod.trading.rules import Rules
@@ -60,6 +60,8 @@ class Backtest:
     warm-ups have the same numbers for the same dates."""
     path: Floats
     """Its value at each decision."""
+    bars: Floats
+    """Its value at the close of each bar from the first decision on."""
     turnover: float
     """Money traded in a session, over the account's value; the mean."""
     exposure: float
@@ -67,8 +69,8 @@ class Backtest:
 
     @property
     def deepest(self) -> float:
-        """The deepest fall between decisions, not between sessions alone."""
-        return drawdown(self.path)
+        """The deepest fall between closes of bars, not between sessions or decisions alone."""
+        return drawdown(self.bars)
 
     @property
     def moves(self) -> Floats:
@@ -90,7 +92,7 @@ def backtest(
         Of each market, the backtests in the order of the strategies.
     """
     whole = replace(task, sessions=0)
-    windows = whole.windows()
+    windows = whole.windows(bars=True)
     return [_played(windows.tables, market, task, strategies, agents) for market in windows.markets]
 
 
@@ -101,37 +103,35 @@ def _played(
     count, rules = len(strategies), task.rules
     account = opened(count, tables.mark.shape[1], rules.capital, "cpu")
     goals: list[Tensor | None] = [None] * count
-    values, money, invested = [account.value], list[Tensor](), list[Tensor]()
-    days, ends = tables.sessions, dict[int, Tensor]()
-    for d in range(market.begins, market.past):
+    bars = market.bars
+    assert bars is not None
+    values, money, invested = [account.value.unsqueeze(1)], list[Tensor](), list[Tensor]()
+    for d, after, until in zip(
+        range(market.begins, market.past), bars.at + 1, bars.at[1:] + 1, strict=False
+    ):
         changes = [
             _wanted(strategy, name in agents, row, account, tables, market, d, rules, goals)
             for row, (name, strategy) in enumerate(strategies.items())
         ]
-        last = d + 1 == market.past or days[d + 1] != days[d]
-        if last and tables.late[d] and d > market.begins:
-            ends[days[d]] = account.value
         account, spent = traded(
             account, torch.cat(changes), tables.fill[d], tables.buyable[d].expand(count, -1),
             tables.sellable[d].expand(count, -1), rules,
         )  # fmt: skip
-        if last and not tables.late[d]:
-            ends[days[d]] = marked(account, tables.close[d]).value
+        money.append(spent / account.value)
+        values.append(held(account, bars.close[after:until]))
         account = marked(account, tables.mark[d + 1])
-        values.append(account.value)
-        money.append(spent / values[-2])
         invested.append(1 - account.cash / account.value)
-    if days[market.past] != days[d]:
-        # Held through the last session, which was no day where it has one decision.
-        ends[days[market.past]] = marked(account, tables.close[market.past]).value
-    path, closes = torch.stack(values).numpy(), torch.stack([values[0], *ends.values()]).numpy()
-    sums, shares = torch.stack(money).sum(0).numpy(), torch.stack(invested).mean(0).numpy()
+    values.append(held(account, bars.close[until:]))
+    days, sessions = bars.sessions + tables.sessions[market.begins], np.append(0, bars.ends)
+    sums, shares = torch.stack(money).sum(0).tolist(), torch.stack(invested).mean(0).tolist()
     return [
         Backtest(
-            name, performance(closes[:, row]), closes[:, row], np.array([*ends]), path[:, row],
-            float(sums[row]) / len(ends), float(shares[row]),
+            name, performance(own[sessions]), own[sessions], days, own[bars.at], own,
+            spent / len(days), share,
         )
-        for row, name in enumerate(strategies)
+        for name, own, spent, share in zip(
+            strategies, torch.cat(values, 1).numpy(), sums, shares, strict=True
+        )
     ]  # fmt: skip
 
 

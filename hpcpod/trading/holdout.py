@@ -147,13 +147,13 @@ def _accounts(task: Task, name: str, agents: Mapping[str, Agent]) -> list[Backte
 
 def _account_of(name: str, members: Sequence[Backtest]) -> Backtest:
     """The accounts of an ensemble as one: their values are added."""
-    values, path = (
-        np.sum([getattr(m, name) for m in members], axis=0) for name in ("values", "path")
+    values, path, bars = (
+        np.sum([getattr(m, name) for m in members], axis=0) for name in ("values", "path", "bars")
     )
     turnover = float(np.mean([each.turnover for each in members]))
     exposure = float(np.mean([each.exposure for each in members]))
     days = members[0].sessions
-    return Backtest(name, performance(values), values, days, path, turnover, exposure)
+    return Backtest(name, performance(values), values, days, path, bars, turnover, exposure)
 
 
 def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:

@@ -37,14 +37,23 @@ class Tables(NamedTuple):
     bar a stock is paid out at its last close."""
     off: Tensor
     """bool [D]: all is to be sold."""
-    close: Tensor
-    """float64 [D, S]: the last close of the decision's session."""
-    late: npt.NDArray[np.bool_]
-    """True where a decision is made at its session's last bar: the next session fills it, [D]."""
     first: int
     """The first decision at which the features of each stock are known that began with a price."""
     sessions: npt.NDArray[np.int64]
     """The session of each decision, [D]; it goes on counting from market to market."""
+
+
+class Bars(NamedTuple):
+    """B bars of a market, from a part's first decision until its last session's end."""
+
+    close: Tensor
+    """float64 [B, S]: the last close that is known."""
+    at: npt.NDArray[np.int64]
+    """The bar of each decision."""
+    ends: npt.NDArray[np.int64]
+    """The last bar of each session, but for bar 0."""
+    sessions: npt.NDArray[np.int64]
+    """The session of each of these, counted from that of bar 0."""
 
 
 def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) -> Tables:
@@ -72,7 +81,6 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
     seen = np.concatenate(
         [np.nan_to_num(values).reshape(len(rows), -1), tradable, off[rows, None]], axis=1
     )
-    ends = np.searchsorted(panel.sessions, panel.sessions[rows], side="right") - 1
     marks = _priced(panel)
     return Tables(
         torch.from_numpy(seen.astype(np.float32)).to(device),
@@ -81,11 +89,20 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
         torch.from_numpy(np.where(known, buyable, 0.0)).to(device),
         torch.from_numpy(sellable).to(device),
         torch.from_numpy(off[rows]).to(device),
-        torch.from_numpy(marks[ends]).to(device),
-        rows == ends,
         int(warm.argmax()),
         panel.sessions[rows],
     )
+
+
+def bars_of(panel: MarketPanel, stride: int, begins: int) -> Bars:
+    """The bars from a decision on; a last session without a decision has none."""
+    at = decisions(panel, stride)[begins:]
+    past = int(np.searchsorted(panel.sessions, panel.sessions[at[-1]], side="right"))
+    own = slice(at[0], past)
+    ends = np.flatnonzero(panel.is_last[own])
+    ends, days = ends[ends > 0], panel.sessions[own]
+    close = torch.from_numpy(_priced(panel)[own].copy())  # else all of the panel stays
+    return Bars(close, at - at[0], ends, days[ends] - days[0])
 
 
 def _limits(
@@ -134,8 +151,6 @@ def joined(parts: Sequence[Tables]) -> Tables:
         torch.cat([part.buyable for part in parts]),
         torch.cat([part.sellable for part in parts]),
         torch.cat([part.off for part in parts]),
-        torch.cat([part.close for part in parts]),
-        np.concatenate([part.late for part in parts]),
         parts[0].first,
         np.concatenate(sessions),
     )

@@ -19,7 +19,7 @@ from hpcpod.trading.rules import Rules, rules_of
 from hpcpod.trading.shuffle import shuffled
 from hpcpod.trading.sources import markets, stamp
 from hpcpod.trading.splits import split
-from hpcpod.trading.tables import Tables, joined, tables
+from hpcpod.trading.tables import Bars, Tables, bars_of, joined, tables
 
 Part = Literal["fit", "selection", "holdout"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -44,6 +44,8 @@ class Market(NamedTuple):
     """The first session of the part."""
     end: str
     """The last one."""
+    bars: Bars | None = None
+    """Of the part; None: not asked for."""
 
 
 class Windows(NamedTuple):
@@ -92,13 +94,17 @@ class Task:
     """Length of an episode; 0: all of the part."""
     rules: Rules = field(default_factory=Rules)
 
-    def windows(self, device: str = "cpu") -> Windows:
+    def windows(self, device: str = "cpu", bars: bool = False) -> Windows:
         """The episodes of this part; those of equal tasks share their memory.
+
+        Args:
+            device: of the tables.
+            bars: each market has its bars, too, which a backtest reads and no episode does.
 
         Raises:
             UserError: the parts overlap, or no episode fits in this one.
         """
-        return _windows(_Key(self), device)
+        return _windows(_Key(self), device, bars)
 
     @property
     def sees(self) -> tuple[Any, ...]:
@@ -169,14 +175,15 @@ class _Key:
 
 
 @lru_cache(maxsize=4)
-def _windows(key: _Key, device: str) -> Windows:
+def _windows(key: _Key, device: str, bars: bool) -> Windows:
     task, made, begins, seen = key.task, [], [], list[tuple[Any, ...]]()
     for panel, session in task.panels():
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
         dates = str(panel.dates[session]), str(panel.dates[-1])
-        seen.append((panel.card.source, panel.tickers, *dates))
         begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
+        own = bars_of(panel, task.rules.stride, begins[-1]) if bars else None
+        seen.append((panel.card.source, panel.tickers, *dates, own))
         for name in task.features:
             if ":" in name:
                 truncated(panel, name)

@@ -34,7 +34,7 @@ class Row:
     turnover: float
     exposure: float
     deepest: float
-    """The deepest fall between two decisions."""
+    """The deepest fall between the closes of two bars."""
     ahead: float | None = None
     """Mean daily log return of the policy less this one's, in basis points; None: it is itself."""
     low: float | None = None

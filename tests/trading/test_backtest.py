@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from hpcpod.trading.backtest import backtest, baselines, cash, hold, rebalanced
 from hpcpod.trading.env import TradingVecEnv
-from hpcpod.trading.task import task_of
+from hpcpod.trading.files import write_bars
+from hpcpod.trading.holdout import judge
+from hpcpod.trading.task import Task, task_of
+from tests.trading.small import minutes
 
 GIVEN: dict[str, Any] = {
     "market": {"stocks": 3, "days": 60, "minutes": 13, "seed": 4}, "stride": 4,
@@ -80,3 +86,56 @@ def test_each_market_is_played_by_itself() -> None:
     )
     for one, same in zip(both[1], alone[0], strict=True):
         assert one.values.tolist() == same.values.tolist(), one.name
+
+
+@pytest.fixture
+def fallen(tmp_path: Path) -> Task:
+    """Nine sessions of four bars, and a decision at each first one. On the holdout's second day A
+    halves and recovers, and B rises and falls; on its third A has no third bar."""
+    close = np.full((9, 4, 2), 10.0)
+    close[7] = [[10, 10], [8, 12], [5, 13], [10, 10]]
+    close[8, :, 0] = [10, 12, np.nan, 10]
+    panel = minutes(close)
+    opens = np.where(np.isfinite(panel.close), panel.open, np.nan)
+    opens[-1, 0] = 12.0
+    opens[29], opens[32] = 9.0, 11.0
+    high, low = np.full_like(opens, 20), np.full_like(opens, 1)
+    write_bars(replace(panel, open=opens, high=high, low=low), tmp_path / "bars.csv")
+    return task_of("trading", {
+        "market": {"source": str(tmp_path / "bars.csv"), "calendar": None}, "stride": 4,
+        "features": ["return_1"], "selection": "2020-01-09", "holdout": "2020-01-14", "embargo": 0,
+        "part": "holdout", "sessions": 1, "fee_bps": 0.0, "lot": 0, "capital": 1000.0,
+    })  # fmt: skip
+
+
+def at(number: int) -> Any:
+    """Buy A alone at first, and sell it at a later decision."""
+    weights = {0: torch.tensor([1.0, 0.0]).double(), number: torch.zeros(2).double()}
+    return lambda moment: weights.get(moment.number)
+
+
+def test_a_fall_between_two_decisions_counts(fallen: Task) -> None:
+    """100 shares of A; an order is filled in the bar after its decision, here at 9."""
+    [[held, sold]] = backtest(fallen, {"held": at(9), "sold": at(1)})
+    assert (held.path.tolist(), sold.path.tolist()) == ([1000] * 3, [1000, 1000, 900])
+    assert (held.values.tolist(), sold.values.tolist()) == ([1000] * 4, [1000, 1000, 900, 900])
+    assert held.bars.tolist() == [1000] * 5 + [800, 500, 1000, 1000, 1200, 1200, 1000]
+    assert sold.bars.tolist() == [1000] * 5 + [900] * 7
+    assert held.performance.max_drawdown == 0
+    assert (held.deepest, sold.deepest) == pytest.approx((-0.5, -0.1))
+
+
+def test_an_order_of_a_session_s_last_bar_is_filled_in_the_next_one(fallen: Task) -> None:
+    """Decided at 10 at the second day's end, filled at the third's opening, 11."""
+    [[sold]] = backtest(replace(fallen, rules=replace(fallen.rules, stride=3)), {"sold": at(3)})
+    assert sold.bars == pytest.approx([1000] * 5 + [800, 500, 1000] + [1100] * 4)
+
+
+def test_what_one_account_of_an_ensemble_loses_another_gains(fallen: Task) -> None:
+    """500 in A and 500 in B: 250 and 650 where A is at its lowest."""
+    agents = {
+        name: lambda obs, own=own: torch.tensor([own]).expand(len(obs), 2)
+        for name, own in (("a", [1.0, 0.0]), ("b", [0.0, 1.0]))
+    }
+    row = judge(fallen, agents).rows[0]
+    assert (row.deepest, row.max_drawdown) == pytest.approx((-0.1, 0.0))
