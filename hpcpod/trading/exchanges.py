@@ -1,4 +1,4 @@
-"""Exchanges: their calendars, and the zone in which a bar's date is that of its session."""
+"""Exchanges: their calendars, and the session to which a bar belongs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,35 @@ def exchange(name: str, first: Any, last: Any) -> Any:
         return exchange_calendars.get_calendar(name, start=first - week, end=last + week)
     except (exchange_calendars.errors.CalendarError, ValueError) as error:
         raise UserError(str(error).splitlines()[0]) from error
+
+
+def session_dates(times: Any, calendar: str | None) -> Any:
+    """The date of the session of each bar.
+
+    It is the bar's own date in the exchange's zone, but where sessions cross midnight, as those of
+    futures do, which begin the evening before: there a bar is of the session in which it ends, and
+    of its own date if it ends in none.
+
+    Args:
+        times: of the ends of bars; all at midnight: they are dates.
+        calendar: of the exchange; None: it has none, and dates are those that times have.
+
+    Raises:
+        UserError: there is no such calendar.
+    """
+    local = times.dt.tz_localize(None)
+    if calendar is None or times.dt.tz is None or (local == local.dt.normalize()).all():
+        return local.dt.normalize()
+    days = local.to_numpy("datetime64[D]")
+    made = exchange(calendar, days.min(), days.max())
+    dates = times.dt.tz_convert(made.tz).dt.tz_localize(None).dt.normalize()
+    bounds = (each.dt.tz_convert(made.tz).dt.date for each in (made.opens, made.closes))
+    if all((each == made.sessions.date).all() for each in bounds):
+        return dates
+    ends = times.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+    opens, closes = (each.dt.tz_localize(None).to_numpy() for each in (made.opens, made.closes))
+    at = np.searchsorted(closes, ends).clip(max=len(closes) - 1)
+    return dates.mask(opens[at] <= ends, made.sessions.to_numpy()[at])
 
 
 def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str | None) -> Any:

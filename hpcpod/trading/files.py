@@ -3,7 +3,7 @@
 A file has a row for each bar of a stock: ``time`` (or ``date``), ``ticker``, ``open``, ``high``,
 ``low``, ``close``, ``volume``, and further numbers that were known at the bar's end; or a column of
 closes for each stock, beside ``date``. Times of minute bars are the *ends* of bars, and have a time
-zone or an offset, whichever: their dates are those of the exchange's own zone.
+zone or an offset, whichever: their sessions are those of the exchange.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpcpod.errors import UserError
-from hpcpod.trading.exchanges import exchange, times_of
+from hpcpod.trading.exchanges import exchange, session_dates, times_of
 from hpcpod.trading.panel import FIELDS, MarketPanel, SourceCard, day_of
 
 Kind = Literal["error", "warning"]
@@ -55,8 +55,8 @@ def read_bars(
 
     Args:
         path: ends in ``.parquet``, ``.csv`` or ``.csv.gz``.
-        calendar: of exchange_calendars, in whose zone a day is counted; None: the days of the file
-            are the sessions.
+        calendar: of exchange_calendars, whose sessions they are; None: the days of the file are the
+            sessions.
         timezone: of times that name none; without a calendar also that in which a day is counted.
         licence: under which the bars may be used, for the card.
         below: the panel's ceiling.
@@ -68,13 +68,13 @@ def read_bars(
     for finding in findings(table, calendar):
         if finding.kind == "error":
             raise UserError(f"{path}: {finding}")
-    panel = _panel(table, Path(path), licence)
+    panel = _panel(table, Path(path), licence, calendar)
     return panel if below is None else panel.below(below)
 
 
 def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None = "XNYS") -> Any:
     """A file's rows as they are, with columns ``time``, ``ticker`` and the fields of bars; times
-    with a zone are in that of the calendar, where their date is their session's.
+    with a zone are in that of the calendar.
 
     Raises:
         UserError: it can't be read, or lacks a column.
@@ -187,7 +187,7 @@ def _bad_order(table: Any, row: Any) -> Iterator[Finding]:
 def _off_calendar(table: Any, row: Any, calendar: str | None) -> Iterator[Finding]:
     if calendar is None or table["time"].isna().any():
         return
-    days = _days(table).to_numpy("datetime64[D]")
+    days = session_dates(table["time"], calendar).to_numpy("datetime64[D]")
     sessions = exchange(calendar, days.min(), days.max()).sessions.to_numpy("datetime64[D]")
     for at in np.flatnonzero(~np.isin(days, sessions))[:NAMED]:
         words = f"{days[at]} is no session of {calendar} ({_namer(table)(at)})"
@@ -245,18 +245,13 @@ def _namer(table: Any) -> Any:
     return lambda at: f"{table['ticker'].iloc[at]} at {table['time'].iloc[at]}"
 
 
-def _days(table: Any) -> Any:
-    """The date of each row where it was traded."""
-    return table["time"].dt.tz_localize(None).dt.normalize()
-
-
-def _panel(table: Any, path: Path, licence: str) -> MarketPanel:
+def _panel(table: Any, path: Path, licence: str, calendar: str | None) -> MarketPanel:
     """The panel of rows that have no error."""
     import pandas as pd
 
     tickers = sorted(table["ticker"].unique())
-    days = _days(table)
     stamps = table["time"]
+    days = session_dates(stamps, calendar)
     utc = stamps if stamps.dt.tz is None else stamps.dt.tz_convert("UTC").dt.tz_localize(None)
     times, at = np.unique(utc.to_numpy("datetime64[s]"), return_inverse=True)
     column = pd.Categorical(table["ticker"], categories=tickers).codes

@@ -11,9 +11,10 @@ import json
 import os
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
@@ -22,10 +23,12 @@ from zoneinfo import ZoneInfo
 
 from hpcpod import plugins
 from hpcpod.errors import UserError
-from hpcpod.trading.exchanges import exchange
+from hpcpod.trading.exchanges import exchange, session_dates
 from hpcpod.trading.panel import day_of
 
 Every = Literal["day", "minute"]
+Hours = tuple[Sequence[datetime], Sequence[datetime]]
+"""Openings and closes of sessions."""
 NEW_YORK = ZoneInfo("America/New_York")
 TRIES = 5
 """Requests that are refused for their number, or by a server's error, before it is given up."""
@@ -230,20 +233,20 @@ def fetched(
     first, past = day_of(start), day_of(end)
     if not first < past:
         raise UserError(f"bars from {first} until before {past} are none")
-    hours = _hours(calendar, first, past) if every == "minute" else {}
+    hours = _hours(calendar, first, past) if every == "minute" else ([], [])
     rows = list(vendor.bars(tickers, str(first), str(past), every))  # type: ignore[arg-type]
     kept = [*_in_hours(rows, hours)] if every == "minute" else rows
     lacking = sorted(set(tickers) - {bar.ticker for bar in kept})
     if lacking:
         raise UserError(f"there are no bars of {lacking[0]} from {first} until before {past}")
     table = pd.DataFrame(kept, columns=Bar._fields)
-    day = pd.Timestamp(str(past), tz=NEW_YORK if every == "minute" else None)
-    table = table[table["time"] <= day] if every == "minute" else table[table["time"] < day]
+    times = pd.to_datetime(table["time"], utc=every == "minute")
+    table = table[session_dates(times, calendar) < past]
     return table.sort_values(["time", "ticker"], ignore_index=True), len(rows) - len(kept)
 
 
-def _hours(calendar: str | None, first: Any, past: Any) -> Mapping[date, tuple[datetime, datetime]]:
-    """The opening and the close of each session around some days, UTC.
+def _hours(calendar: str | None, first: Any, past: Any) -> Hours:
+    """The openings and the closes of the sessions around some days, UTC.
 
     Raises:
         UserError: there is no such calendar.
@@ -254,17 +257,14 @@ def _hours(calendar: str | None, first: Any, past: Any) -> Mapping[date, tuple[d
             " calendar, such as calendar=XNYS, not null"
         )
     made = exchange(calendar, first, past)
-    return {
-        session.date(): (opens.to_pydatetime(), closes.to_pydatetime())
-        for session, opens, closes in zip(made.sessions, made.opens, made.closes, strict=True)
-    }
+    return list(made.opens), list(made.closes)
 
 
-def _in_hours(
-    rows: Sequence[Bar], hours: Mapping[date, tuple[datetime, datetime]]
-) -> Iterator[Bar]:
-    """The bars that end after the opening of their session, and not after its close."""
+def _in_hours(rows: Sequence[Bar], hours: Hours) -> Iterator[Bar]:
+    """The bars that end after the opening of a session, and not after its close."""
+    opens, closes = hours
     for bar in rows:
-        at, day = bar.time.astimezone(timezone.utc), bar.time.date()
-        if day in hours and hours[day][0] < at <= hours[day][1]:
+        at = bar.time.astimezone(timezone.utc)
+        session = bisect_left(closes, at)
+        if session < len(closes) and opens[session] < at:
             yield bar

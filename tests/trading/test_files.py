@@ -100,6 +100,36 @@ def test_a_day_is_counted_in_the_exchanges_zone(tmp_path: Path) -> None:
         read_bars(path, calendar="XXXX")
 
 
+@pytest.mark.parametrize("calendar", ["CMES", "us_futures"])
+def test_a_session_of_futures_begins_the_evening_before(tmp_path: Path, calendar: str) -> None:
+    """At 17:00 in Chicago, where clocks went forward on Sunday, the 10th."""
+    chicago = {
+        "2024-03-08 15:59-06:00": "2024-03-08", "2024-03-08 17:00-06:00": "2024-03-08",
+        "2024-03-10 17:01-05:00": "2024-03-11", "2024-03-10 23:59-05:00": "2024-03-11",
+        "2024-03-11 00:00-05:00": "2024-03-11", "2024-03-11 17:00-05:00": "2024-03-11",
+        "2024-03-11 18:00-05:00": "2024-03-12",
+    }  # fmt: skip
+    panel = read_bars(written(tmp_path, bars("A", [*chicago])), calendar=calendar)
+    assert panel.dates[panel.sessions].astype(str).tolist() == [*chicago.values()]
+    path = written(tmp_path, bars("A", ["2024-03-08 15:59-06:00", "2024-03-09 12:00-06:00"]))
+    with pytest.raises(UserError, match=f"row 2: 2024-03-09 is no session of {calendar}"):
+        read_bars(path, calendar=calendar)
+    days = written(tmp_path, bars("A", ["2024-03-08", "2024-03-11"]))
+    assert read_bars(days, calendar=calendar).dates.astype(str).tolist() == [
+        "2024-03-08", "2024-03-11",
+    ]  # fmt: skip
+
+
+def test_a_bar_that_ends_at_midnight_is_of_the_day_before(tmp_path: Path) -> None:
+    ends = ["2024-03-09 12:00Z", "2024-03-10 00:00Z", "2024-03-10 00:01Z"]
+    panel = read_bars(written(tmp_path, bars("A", ends)), calendar="24/7")
+    assert (panel.sessions.tolist(), len(panel.dates)) == ([0, 0, 1], 2)
+    days = written(tmp_path, bars("A", ["2024-03-09 00:00Z", "2024-03-10 00:00Z"]))
+    assert read_bars(days, calendar="24/7").dates.astype(str).tolist() == [
+        "2024-03-09", "2024-03-10",
+    ]  # fmt: skip
+
+
 def changed(table: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFrame:
     table = table.copy()
     table[column] = table[column].astype(object)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ import pytest
 
 from hpcpod.errors import UserError
 from hpcpod.trading.files import findings, frame_of, read_bars, write_table
-from hpcpod.trading.vendors import Alpaca, Wrds, fetched, vendor_of
+from hpcpod.trading.vendors import Alpaca, Bar, Every, Wrds, fetched, vendor_of
 from tests.support.command_line import refusal
 
 
@@ -145,6 +146,23 @@ def test_a_vendor_that_is_busy_is_asked_again_and_a_refusal_is_one_sentence(
     monkeypatch.delenv("APCA_API_KEY_ID")
     with pytest.raises(UserError, match="set APCA_API_KEY_ID"):
         vendor_of("alpaca")
+
+
+class Futures:
+    """A vendor of a user's own: minutes of Chicago."""
+
+    def bars(self, tickers: Sequence[str], _start: str, _end: str, _every: Every) -> Iterator[Bar]:
+        for at in ("09 12:00", "10 17:00", "10 17:01", "11 17:00", "11 17:01"):
+            time = datetime.fromisoformat(f"2024-03-{at}-05:00")
+            yield Bar(time, tickers[0], 9.0, 9.0, 9.0, 9.0, 1.0)
+
+
+def test_hours_that_begin_the_evening_before_are_an_exchange_s_hours() -> None:
+    """Of Monday, the 11th, from 17:00 on Sunday; of Tuesday nothing was asked for."""
+    table, outside = fetched(Futures(), ["ES"], "2024-03-11", "2024-03-12", "minute", "CMES")
+    assert (table["time"].dt.strftime("%d %H:%M").tolist(), outside) == (
+        ["10 17:01", "11 17:00"], 2,
+    )  # fmt: skip
 
 
 def crsp() -> sqlite3.Connection:
