@@ -10,6 +10,8 @@ import numpy as np
 
 from hpcpod.errors import UserError
 
+NANOSECONDS = 10**17
+"""Of 1973: a time in whole numbers that is less is a date such as 20210104, or of seconds."""
 _OFFSET = r"\d[T ]\d.*?(Z|[+-]\d\d(?::?\d\d)?)$"
 
 
@@ -56,10 +58,29 @@ def session_dates(times: Any, calendar: str | None) -> Any:
     bounds = (each.dt.tz_convert(made.tz).dt.date for each in (made.opens, made.closes))
     if all((each == made.sessions.date).all() for each in bounds):
         return dates
+    at, inside = _held(times, made)
+    return dates.mask(inside, made.sessions.to_numpy()[at])
+
+
+def outside(times: Any, calendar: str) -> Any:
+    """True for each bar that ends in no session of an exchange; of dates for none.
+
+    Raises:
+        UserError: there is no such calendar.
+    """
+    local = times.dt.tz_localize(None)
+    if times.dt.tz is None or (local == local.dt.normalize()).all():
+        return np.zeros(len(times), bool)
+    days = local.to_numpy("datetime64[D]")
+    return ~_held(times, exchange(calendar, days.min(), days.max()))[1]
+
+
+def _held(times: Any, made: Any) -> tuple[Any, Any]:
+    """The first session that has not closed before each time, and whether it has opened then."""
     ends = times.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
     opens, closes = (each.dt.tz_localize(None).to_numpy() for each in (made.opens, made.closes))
     at = np.searchsorted(closes, ends).clip(max=len(closes) - 1)
-    return dates.mask(opens[at] <= ends, made.sessions.to_numpy()[at])
+    return at, opens[at] <= ends
 
 
 def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str | None) -> Any:
@@ -76,6 +97,11 @@ def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str |
     """
     import pandas as pd
 
+    if given.dtype.kind == "i" and len(given) and given.min() < NANOSECONDS:
+        raise UserError(
+            f"{path}: times such as {given.min()} are whole numbers, too small for nanoseconds"
+            " since 1970: write them as 2021-01-04, or with a time of day and a zone"
+        )
     offsets, text = _offsets(given, path), given.dtype.kind not in "Mi"
     several = len(offsets) > 1
     try:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpcpod.errors import UserError
-from hpcpod.trading.exchanges import exchange, session_dates, times_of
+from hpcpod.trading.exchanges import exchange, outside, session_dates, times_of
 from hpcpod.trading.panel import FIELDS, MarketPanel, SourceCard, day_of
 
 Kind = Literal["error", "warning"]
@@ -93,6 +93,9 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
         raise UserError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
     table.columns = [str(name) for name in table.columns]
     lower = {name.lower(): name for name in table.columns}
+    twice = table.columns.str.lower().duplicated()
+    if twice.any():
+        raise UserError(f"{path}: two columns are called {table.columns[twice][0]}: leave one out")
     for name, aliases in NAMES.items():
         found = next((lower[each] for each in aliases if each in lower), None)
         if found is not None:
@@ -114,7 +117,7 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
             raise UserError(
                 f"{path}: row {row + 1}: {name} is {table[name].iloc[row]!r}, no number"
             )
-    table["ticker"] = table["ticker"].astype(str)
+    table["ticker"] = table["ticker"].astype(str).mask(table["ticker"].isna())
     return table.assign(time=times_of(table["time"], path, timezone, calendar))
 
 
@@ -149,14 +152,17 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
 
 def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
     named = _namer(table)
-    if table["time"].isna().any():
-        yield Finding("error", int(row[table["time"].isna()][0]), "it has no time")
-        return
+    for name in NAMES:
+        if table[name].isna().any():
+            yield Finding("error", int(row[table[name].isna()][0]), f"it has no {name}")
+            return
     for name in FIELDS[:4]:
-        bad = ~(table[name].to_numpy(float) > 0)
+        bad = ~(table[name].to_numpy(float) > 0) | np.isinf(table[name])
         missing = table[name].isna().to_numpy()
         for at in np.flatnonzero(bad & ~missing)[:NAMED]:
-            words = f"{name} of {named(at)} is {table[name].iloc[at]:g}: prices are above 0"
+            words = (
+                f"{name} of {named(at)} is {table[name].iloc[at]:g}: prices are above 0 and finite"
+            )
             yield Finding("error", int(row[at]), words)
         for at in np.flatnonzero(missing)[:NAMED]:
             yield Finding("error", int(row[at]), f"{name} of {named(at)} is missing (NaN)")
@@ -192,6 +198,11 @@ def _off_calendar(table: Any, row: Any, calendar: str | None) -> Iterator[Findin
     for at in np.flatnonzero(~np.isin(days, sessions))[:NAMED]:
         words = f"{days[at]} is no session of {calendar} ({_namer(table)(at)})"
         yield Finding("error", int(row[at]), words)
+    late = np.flatnonzero(outside(table["time"], calendar))
+    if len(late):
+        words = f"{_namer(table)(late[0])} ends outside of the hours of {calendar}, and"
+        more = f"{words} {len(late) - 1} more: is the time zone another one?"
+        yield Finding("warning", int(row[late[0]]), more)
     lacking = sessions[(sessions > days.min()) & (sessions < days.max())]
     lacking = lacking[~np.isin(lacking, days)]
     for day in lacking[:NAMED]:

@@ -178,7 +178,8 @@ def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
 
 def opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     """The line of a ledger that tells a look at the holdout of a task."""
-    seen: tuple[Market, ...] = replace(task, sessions=0).windows().markets  # as a backtest
+    # As a backtest plays it, and has it in memory.
+    seen: tuple[Market, ...] = replace(task, sessions=0).windows(bars=True).markets
     return Opening(
         run, policy, tuple(each.source for each in seen),
         tuple(sorted({name for each in seen for name in each.tickers})),

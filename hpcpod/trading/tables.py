@@ -69,9 +69,14 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
     # A stock that is listed later waits for its own warm-up, and nobody else does.
     warm = np.asarray(known[:, early if early.any() else panel.tradable.any(0)].all(1))
     if len(rows) < 3 or not warm[:-2].any():
+        never = [
+            name for k, name in enumerate(names) if not np.isfinite(values[..., k]).any()
+        ] or names
         raise UserError(
             f"{panel.card.source} has {len(panel.times)} bars, too few for the warm-up of"
-            f" {', '.join(names)} and two decisions"
+            f" {', '.join(never)} and two decisions"
+            + " (of a file without volume it never ends)"
+            * ("volume_z" in never)
         )
     off = np.zeros(len(panel.times), bool)
     if rules.risk_off is not None:

@@ -154,6 +154,10 @@ TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
         (bars("A", ["2021-11-24", "2021-11-25"]), "row 2: 2021-11-25 is no session of XNYS"),
         (TWO_CURRENCIES, "row 6: prices are in several currencies: EUR, USD"),
         (bars().iloc[:0], "the universe is empty"),
+        (changed(bars(), 4, "symbol", None), "row 4: it has no ticker"),
+        (changed(bars(), 3, "High", np.inf), "row 3: high of A .* is inf: prices are above 0 and"),
+        (bars().assign(close=11.0), "two columns are called close: leave one out"),
+        (bars("A", ["20211124", "20211126"]), "times such as 20211124 are whole numbers, too"),
         (bars().drop(columns="Close"), "has no column close"),
         (bars().drop(columns="date"), "has no column of times"),
         (bars().drop(columns="symbol"), "has no column of tickers"),
@@ -191,6 +195,17 @@ def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert any(each in words for words in found), each
     read_bars(path)  # it is not refused
+
+
+def test_bars_outside_of_the_exchange_s_hours_are_a_warning(tmp_path: Path) -> None:
+    """The 26th was a half-day; a bar that is named by its beginning is inside."""
+    inside = ["2021-11-24 14:30Z", "2021-11-24 21:00Z", "2021-11-26 18:00Z"]
+    assert not [*findings(frame_of(written(tmp_path, bars("A", inside))))]
+    path = written(tmp_path, bars("A", ["2021-11-24 14:29Z", *inside, "2021-11-26 18:01Z"]))
+    assert [str(each) for each in findings(frame_of(path))] == [
+        "row 1: A at 2021-11-24 09:29:00-05:00 ends outside of the hours of XNYS, and 1 more: is"
+        " the time zone another one?"
+    ]
 
 
 def test_a_universe_is_as_of_its_time(tmp_path: Path) -> None:

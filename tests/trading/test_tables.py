@@ -108,6 +108,12 @@ def test_what_a_bar_s_volume_cut_off_a_baseline_asks_for_again() -> None:
     assert held.path[-1] / held.path[0] == pytest.approx(invested, abs=0.03)
 
 
+def test_a_warm_up_that_never_ends_is_named_by_its_feature() -> None:
+    panel = daily(UP[:, None], volume=np.inf)
+    with pytest.raises(UserError, match=r"12 bars, too few for the warm-up of volume_z .*without"):
+        tables(panel, ["return_1", "volume_z"], Rules(), "cpu")
+
+
 def test_a_part_without_sessions_is_refused_before_anything_is_trained() -> None:
     given = {"market": {"stocks": 2, "days": 30, "minutes": 13}, "features": ["signal"]}
     for changed, part in (({"holdout": 0.95}, "holdout"), ({"holdout": 0.7}, "selection")):
