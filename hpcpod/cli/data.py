@@ -39,12 +39,19 @@ def _pair(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UserError(f"--set takes NAME=VALUE, got '{text}'")
-    import yaml
+    from hpcpod.config.scalars import Plain
+    from hpcpod.config.yaml_file import NotYaml, parse
 
     try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UserError(f"--set {text}: the value is no YAML") from error
+        found, problems = parse(value)
+    except NotYaml as error:
+        raise UserError(f"--set {text}: {error}") from error
+    if problems:
+        raise UserError(f"--set {text}: {problems[0]}")
+    if name == "tickers" and found is not None:  # ON and NO are stocks
+        names = found if isinstance(found, list) else [found]
+        return name, [each.text if isinstance(each, Plain) else str(each) for each in names]
+    return name, found.value if isinstance(found, Plain) else found
 
 
 def _synth(options: Namespace, given: dict[str, Any]) -> int:
@@ -78,8 +85,7 @@ def _fetch(options: Namespace, given: dict[str, Any]) -> int:
     if unknown:
         raise UserError(f"hpcpod data fetch has no '{unknown[0]}'")
     check_writable(Path(options.source), overwrite=options.overwrite)
-    vendor, tickers = str(given.pop("vendor")), given.pop("tickers")
-    tickers = [tickers] if isinstance(tickers, str) else [str(each) for each in tickers]
+    vendor, tickers = str(given.pop("vendor")), given.pop("tickers") or []
     words: Any = {key: value if value is None else str(value) for key, value in given.items()}
     table, outside = fetched(vendor_of(vendor), tickers, **words)
     write_table(table, options.source)

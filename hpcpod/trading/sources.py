@@ -35,6 +35,7 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     arguments = dict(given)
     source = str(arguments.pop("source", "synthetic"))
     below, tickers = arguments.pop("below", None), arguments.pop("tickers", None)
+    tickers = [tickers] if isinstance(tickers, str) else tickers
     index, since = arguments.pop("index", None), arguments.pop("since", None)
     if source.endswith(FILES):
         found = _file(source, arguments)

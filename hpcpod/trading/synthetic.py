@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcpod.errors import UserError
-from hpcpod.trading.panel import Floats, MarketPanel, SourceCard
+from hpcpod.trading.panel import Floats, MarketPanel, SourceCard, day_of
 
 MINUTES = 390
 """Of a session; a half-day has 210."""
@@ -141,7 +141,7 @@ class SyntheticMarket:
         busy = np.exp(0.35 * np.abs(moves) / spread + 0.5 * draw.standard_normal((bars, stocks)))
         volume = np.ceil(20_000 * (MINUTES / self.minutes) * shape[:, None] ** 2 * busy)
         seen = np.sqrt(0.75) * signal + 0.5 * draw.standard_normal((bars, stocks))
-        dates = weekdays(np.datetime64(self.start, "D"), self.days)
+        dates = weekdays(day_of(self.start), self.days)
         seconds = OPENING + (minute + 1) * 60 * MINUTES // self.minutes
         card = SourceCard(
             f"synthetic market, seed {self.seed}, alpha {self.alpha:g}", "made here",

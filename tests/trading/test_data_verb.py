@@ -71,7 +71,9 @@ def test_features_are_tried_and_one_that_looks_ahead_is_refused(
     ("arguments", "said"),
     [
         (["info", "synthetic", "--set", "days"], "--set takes NAME=VALUE, got 'days'"),
-        (["info", "synthetic", "--set", "days=[1"], "the value is no YAML"),
+        (["info", "synthetic", "--set", "days=[1"], "--set days=[1: line 1"),
+        (["synth", "bars.csv", "--set", "start=2021-13-01"], "expected a date such as"),
+        (["info", "synthetic", "--set", "tickers=ON"], "has no ON"),
         (["info", "synthetic", "--set", "days=soon"], "can't be made"),
         (["info", "synthetic", "rsi_30"], "hpcpod data info takes no features"),
         (["check", "nowhere.csv"], "there is no file nowhere.csv"),
