@@ -180,16 +180,19 @@ def rebalanced(moment: Moment) -> Tensor | None:
 
 def minimum_variance(moment: Moment) -> Tensor | None:
     """Weights of least variance by the last ``HISTORY`` decisions' returns, none negative, once a
-    month; the covariance is shrunk by half to its diagonal."""
+    month; the covariance is shrunk by half to its diagonal. A stock that was listed in the second
+    half of these decisions has none: the price that stood still before is no variance."""
     if not _monthly(moment):
         return None
     moves = _returns(moment)
-    if len(moves) < 2:
+    known = (moment.tradable > 0) & (moves[: len(moves) // 2 + 1] != 0).any(0)
+    if len(moves) < 2 or not known.any():
         return _equal(moment)
-    covariance = np.cov(moves.T).reshape(moves.shape[1], -1)
+    covariance = np.cov(moves[:, known].T).reshape(known.sum(), -1)
     shrunk = 0.5 * covariance + 0.5 * np.diag(np.diag(covariance))
     shrunk += 1e-12 * np.eye(len(shrunk))
-    weights = np.maximum(np.linalg.solve(shrunk, np.ones(len(shrunk))), 0) * moment.tradable
+    weights = np.zeros(len(known))
+    weights[known] = np.maximum(np.linalg.solve(shrunk, np.ones(len(shrunk))), 0)
     return torch.from_numpy(weights / max(weights.sum(), 1e-12))
 
 

@@ -12,7 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from hpcpod.trading.backtest import backtest, baselines, cash, hold, rebalanced
+from hpcpod.trading.backtest import (
+    Moment,
+    backtest,
+    baselines,
+    cash,
+    hold,
+    minimum_variance,
+    rebalanced,
+)
 from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.holdout import judge
@@ -106,6 +114,16 @@ def fallen(tmp_path: Path) -> Task:
         "features": ["return_1"], "selection": "2020-01-09", "holdout": "2020-01-14", "embargo": 0,
         "part": "holdout", "sessions": 1, "fee_bps": 0.0, "lot": 0, "capital": 1000.0,
     })  # fmt: skip
+
+
+def test_a_stock_that_has_just_been_listed_is_not_the_one_of_least_variance() -> None:
+    """A and B move by 1 % and by 2 % a decision, C by 3 % since two: 4 to 1 by variance."""
+    turns = np.where(np.arange(60) % 2, 1.0, -1.0), np.where(np.arange(60) % 4 < 2, 1.0, -1.0)
+    moves = np.stack([0.01 * turns[0], 0.02 * turns[1], 0.03 * (np.arange(60) > 57)], axis=1)
+    past = np.exp(np.vstack([np.zeros(3), moves.cumsum(0)]))
+    weights = minimum_variance(Moment(0, 0, True, torch.zeros(1), past, np.ones(3)))
+    assert weights is not None
+    assert weights.tolist() == pytest.approx([0.8, 0.2, 0.0], abs=1e-6)
 
 
 def at(number: int) -> Any:
