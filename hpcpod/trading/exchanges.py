@@ -36,7 +36,7 @@ def exchange(name: str, first: Any, last: Any) -> Any:
 
 
 def session_dates(times: Any, calendar: str | None) -> Any:
-    """The date of the session of each bar.
+    """The date of the session of each bar, datetime64[D].
 
     It is the bar's own date in the exchange's zone, but where sessions cross midnight, as those of
     futures do, which begin the evening before: there a bar is of the session in which it ends, and
@@ -49,17 +49,16 @@ def session_dates(times: Any, calendar: str | None) -> Any:
     Raises:
         UserError: there is no such calendar.
     """
-    local = times.dt.tz_localize(None)
-    if calendar is None or times.dt.tz is None or (local == local.dt.normalize()).all():
-        return local.dt.normalize()
-    days = local.to_numpy("datetime64[D]")
-    made = exchange(calendar, days.min(), days.max())
-    dates = times.dt.tz_convert(made.tz).dt.tz_localize(None).dt.normalize()
-    bounds = (each.dt.tz_convert(made.tz).dt.date for each in (made.opens, made.closes))
-    if all((each == made.sessions.date).all() for each in bounds):
-        return dates
-    at, inside = _held(times, made)
-    return dates.mask(inside, made.sessions.to_numpy()[at])
+    codes, ends = times.factorize()  # a time is one of many stocks
+    dates = ends.tz_localize(None).normalize()
+    if calendar is not None and not _of_days(ends):
+        made = _around(ends, calendar)
+        dates = ends.tz_convert(made.tz).tz_localize(None).normalize()
+        bounds = (each.dt.tz_convert(made.tz).dt.date for each in (made.opens, made.closes))
+        if not all((each == made.sessions.date).all() for each in bounds):
+            at, inside = _held(ends, made)
+            dates = dates.where(~inside, made.sessions[at])
+    return dates.values.astype("datetime64[D]")[codes]
 
 
 def outside(times: Any, calendar: str) -> Any:
@@ -68,19 +67,29 @@ def outside(times: Any, calendar: str) -> Any:
     Raises:
         UserError: there is no such calendar.
     """
-    local = times.dt.tz_localize(None)
-    if times.dt.tz is None or (local == local.dt.normalize()).all():
+    codes, ends = times.factorize()
+    if _of_days(ends):
         return np.zeros(len(times), bool)
-    days = local.to_numpy("datetime64[D]")
-    return ~_held(times, exchange(calendar, days.min(), days.max()))[1]
+    return ~_held(ends, _around(ends, calendar))[1][codes]
 
 
-def _held(times: Any, made: Any) -> tuple[Any, Any]:
-    """The first session that has not closed before each time, and whether it has opened then."""
-    ends = times.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+def _of_days(ends: Any) -> bool:
+    """True for dates, and for times without a zone, which are dates, too."""
+    local = ends.tz_localize(None)
+    return ends.tz is None or bool((local == local.normalize()).all())
+
+
+def _around(ends: Any, calendar: str) -> Any:
+    """The calendar of an exchange around some times."""
+    days = ends.values.astype("datetime64[D]")
+    return exchange(calendar, days.min(), days.max())
+
+
+def _held(ends: Any, made: Any) -> tuple[Any, Any]:
+    """The first session that has not closed before each time, and if it has opened by then."""
     opens, closes = (each.dt.tz_localize(None).to_numpy() for each in (made.opens, made.closes))
-    at = np.searchsorted(closes, ends).clip(max=len(closes) - 1)
-    return at, opens[at] <= ends
+    at = np.searchsorted(closes, ends.values).clip(max=len(closes) - 1)
+    return at, opens[at] <= ends.values
 
 
 def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str | None) -> Any:

@@ -193,7 +193,7 @@ def _bad_order(table: Any, row: Any) -> Iterator[Finding]:
 def _off_calendar(table: Any, row: Any, calendar: str | None) -> Iterator[Finding]:
     if calendar is None or table["time"].isna().any():
         return
-    days = session_dates(table["time"], calendar).to_numpy("datetime64[D]")
+    days = session_dates(table["time"], calendar)
     sessions = exchange(calendar, days.min(), days.max()).sessions.to_numpy("datetime64[D]")
     for at in np.flatnonzero(~np.isin(days, sessions))[:NAMED]:
         words = f"{days[at]} is no session of {calendar} ({_namer(table)(at)})"
@@ -271,7 +271,7 @@ def _panel(table: Any, path: Path, licence: str, calendar: str | None) -> Market
         arrays[name] = np.full((len(times), len(tickers)), np.nan)
         arrays[name][at, column] = table[name].to_numpy(float)
     of_bar = np.empty(len(times), "datetime64[D]")
-    of_bar[at] = days.to_numpy("datetime64[D]")
+    of_bar[at] = days
     dates, sessions = np.unique(of_bar, return_inverse=True)
     arrays["volume"] = np.nan_to_num(arrays["volume"], posinf=np.inf)
     card = SourceCard(
