@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hpcpod.errors import UserError
 from hpcpod.trading.account import Account, held, marked, observed, opened, traded, wanted
 from hpcpod.trading.metrics import Performance, drawdown, performance
 from hpcpod.trading.panel import Floats
@@ -90,6 +91,9 @@ def backtest(
 
     Returns:
         Of each market, the backtests in the order of the strategies.
+
+    Raises:
+        UserError: an action of an agent is not finite.
     """
     whole = replace(task, sessions=0)
     windows = whole.windows(bars=True)
@@ -114,8 +118,8 @@ def _played(
             for row, (name, strategy) in enumerate(strategies.items())
         ]
         account, spent = traded(
-            account, torch.cat(changes), tables.fill[d], tables.buyable[d].expand(count, -1),
-            tables.sellable[d].expand(count, -1), rules,
+            account, torch.cat(changes), tables.fill[d].expand(count, -1),
+            tables.buyable[d].expand(count, -1), tables.sellable[d].expand(count, -1), rules,
         )  # fmt: skip
         money.append(spent / account.value)
         values.append(held(account, bars.close[after:until]))
@@ -149,6 +153,8 @@ def _wanted(  # noqa: PLR0913 (one row of a decision)
     if is_agent:
         action = strategy(obs)  # type: ignore[arg-type]
         assert action is not None
+        if not action.isfinite().all():
+            raise UserError(f"at decision {d - market.begins} an action is not finite")
         return wanted(action, own, tables.mark[d : d + 1], tables.off[d : d + 1], rules)
     stocks = tables.mark.shape[1]
     days, first = tables.sessions, d == market.begins

@@ -151,7 +151,7 @@ def compute(
         rows: the bars whose features are wanted; they are made of all bars before.
 
     Raises:
-        UserError: there is no such feature, or it gives another shape.
+        UserError: there is no such feature, or it fails, or gives another shape.
     """
     if not names:
         raise UserError("trading needs at least one feature")
@@ -197,7 +197,11 @@ def _one(panel: MarketPanel, name: str) -> Floats:
     if name in panel.extra:
         return panel.extra[name]
     if ":" in name:
-        found = np.asarray(plugins.load(name)(panel), np.float64)
+        function = plugins.load(name)
+        try:
+            found = np.asarray(function(panel), np.float64)
+        except Exception as error:  # it is a user's
+            raise UserError(f"feature {name} fails: {error!r}") from error
     elif name in FEATURES:
         found = FEATURES[name](panel)
     else:

@@ -351,11 +351,14 @@ def universe(panel: MarketPanel, path: str | Path) -> MarketPanel:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} is no universe (columns ticker, start, end): {error}") from error
     member, days = np.zeros(panel.shape, bool), panel.dates[panel.sessions]
-    for ticker, start, end in spans:
-        if ticker in panel.tickers:
+    for row, (ticker, start, end) in enumerate(spans, 1):
+        try:
             inside = days >= day_of(start)
             if isinstance(end, str) and end:
                 inside &= days < day_of(end)
+        except UserError as error:
+            raise UserError(f"{path}: row {row}: {error}") from error
+        if ticker in panel.tickers:
             member[:, panel.tickers.index(ticker)] |= inside
     if not member.any():
         raise UserError(f"{path}: the universe is empty, no stock of the panel is ever a member")

@@ -112,7 +112,7 @@ class MarketPanel:
         """
         day = day_of(date)
         self._check(day, "a ceiling of")
-        left = self._rows(np.flatnonzero(self.dates[self.sessions] < day), str(day))
+        left = self._rows(np.flatnonzero(self.dates[self.sessions] < day), f"the days before {day}")
         return replace(left, ceiling=day)
 
     def between(self, start: str | np.datetime64, end: str | np.datetime64) -> MarketPanel:

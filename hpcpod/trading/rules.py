@@ -83,7 +83,7 @@ class Rules:
                 raise UserError(f"trading: {name} is a whole number, got {getattr(self, name)!r}")
         if self.risk_off is not None:
             _number("risk_off", self.risk_off, 0, math.inf)
-        _number("capital", self.capital, 1e-6, math.inf)
+        _number("capital", self.capital, 1e-6, 1e15)
         _number("max_order", self.max_order, 1e-6, 1.0)
         if self.participation is not None:
             _number("participation", self.participation, 1e-9, 1.0)

@@ -146,6 +146,7 @@ def test_rules_out_of_range_are_refused() -> None:
         ("plain", {"mode": "short"}, "mode is one of weights, orders"),
         ("plain", {"stride": 2.5}, "stride is a whole number, got 2.5"),
         ("plain", {"risk_off": "30"}, "risk_off is a number from 0, got '30'"),
+        ("plain", {"capital": math.inf}, "capital is a number from 1e-06 to 1e.15, got inf"),
         ("plain", {"fee_bps": 20_000}, "fee_bps is a number from 0 to 1000"),
     ]:
         with pytest.raises(UserError, match=said):

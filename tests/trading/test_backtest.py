@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.errors import UserError
 from hpcpod.trading.backtest import (
     Moment,
     backtest,
@@ -37,10 +38,12 @@ def follow(obs: Tensor) -> Tensor:
     return obs[:, 0:6:2]
 
 
-def test_an_agent_is_worth_what_it_is_in_the_environment() -> None:
-    task = task_of("trading", GIVEN)
+@pytest.mark.parametrize("buys", ["together", "largest"])
+def test_an_agent_is_worth_what_it_is_in_the_environment(buys: str) -> None:
+    given = {**GIVEN, "buys": buys}
+    task = task_of("trading", given)
     [[found]] = backtest(task, {"agent": follow}, frozenset(["agent"]))
-    env = TradingVecEnv("trading", 1, kwargs={**GIVEN, "sessions": 0})
+    env = TradingVecEnv("trading", 1, kwargs={**given, "sessions": 0})
     obs, gained = env.reset(torch.tensor([1])), 0.0
     for _ in range(env.spec.max_episode_steps or 0):
         step = env.step(follow(obs))
@@ -114,6 +117,12 @@ def fallen(tmp_path: Path) -> Task:
         "features": ["return_1"], "selection": "2020-01-09", "holdout": "2020-01-14", "embargo": 0,
         "part": "holdout", "sessions": 1, "fee_bps": 0.0, "lot": 0, "capital": 1000.0,
     })  # fmt: skip
+
+
+def test_an_action_that_is_not_finite_is_named() -> None:
+    task = task_of("trading", GIVEN)
+    with pytest.raises(UserError, match="at decision 0 an action is not finite"):
+        backtest(task, {"bad": lambda obs: obs[:, :3] / 0}, frozenset(["bad"]))
 
 
 def test_a_stock_that_has_just_been_listed_is_not_the_one_of_least_variance() -> None:

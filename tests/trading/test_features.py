@@ -50,9 +50,11 @@ def test_a_feature_of_a_user_s_that_looks_ahead_is_named_with_its_row(name: str)
         truncated(market(), f"tests.trading.test_features:{name}")
 
 
-def test_a_feature_of_another_shape_or_name_is_refused() -> None:
+def test_a_feature_of_another_shape_or_name_or_that_fails_is_refused() -> None:
     with pytest.raises(UserError, match=r"flat is \[3510\], not \[3510, 3\]"):
         compute(market(), ["tests.trading.test_features:flat"])
+    with pytest.raises(UserError, match=r"feature math:sqrt fails: TypeError\('must be real"):
+        compute(market(), ["math:sqrt"])
     with pytest.raises(UserError, match="there is no feature rsi_3"):
         compute(market(), ["rsi_3"])
     with pytest.raises(UserError, match="at least one feature"):

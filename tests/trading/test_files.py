@@ -216,6 +216,9 @@ def test_a_universe_is_as_of_its_time(tmp_path: Path) -> None:
     spans.write_text("ticker,start,end\nZ,2000-01-01,\n")
     with pytest.raises(UserError, match="the universe is empty"):
         universe(panel, spans)
+    spans.write_text("ticker,start,end\nA,2021-01-01,\nB,soon,\n")
+    with pytest.raises(UserError, match="row 2: expected a date such as 2019-05-13, got 'soon'"):
+        universe(panel, spans)
     spans.write_text("name\nA\n")
     with pytest.raises(UserError, match="is no universe"):
         universe(panel, spans)
