@@ -83,12 +83,12 @@ def volume_z(panel: MarketPanel, bars: int = 390) -> Floats:
 
 
 def minute_sin(panel: MarketPanel) -> Floats:
-    """Sine of the time of day, in turns of 24 hours, of every stock."""
+    """Sine of the time since the session's first bar, in turns of 24 hours, of every stock."""
     return _clock(panel, np.sin)
 
 
 def minute_cos(panel: MarketPanel) -> Floats:
-    """Cosine of the time of day."""
+    """Cosine of the time since the session's first bar."""
     return _clock(panel, np.cos)
 
 
@@ -227,7 +227,9 @@ def _mean(values: Floats, bars: int) -> Floats:
 
 
 def _clock(panel: MarketPanel, turn: Callable[[Floats], Floats]) -> Floats:
-    seconds = (panel.times - panel.times.astype("datetime64[D]")).astype(np.float64)
+    # Not of the day: in UTC an exchange opens an hour earlier in summer.
+    begins = panel.times[np.flatnonzero(np.append(True, panel.is_last[:-1]))]
+    seconds = (panel.times - begins[panel.sessions]).astype(np.float64)
     return np.broadcast_to(turn(2 * np.pi * seconds / 86_400)[:, None], panel.shape)
 
 

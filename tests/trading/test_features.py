@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hpcpod.errors import UserError
 from hpcpod.trading.features import FEATURES, compute, truncated, turbulence_of
 from hpcpod.trading.panel import Floats, MarketPanel
-from tests.trading.small import daily, market
+from tests.trading.small import daily, market, minutes
 
 LATE = {"return_390": 390, "volume_z": 389, "sma_60": 59, "rsi_30": 30, "macd": 33, "return_1": 1}
 
@@ -69,6 +71,15 @@ def test_numbers_by_hand() -> None:
     rising = daily(np.arange(100.0, 200.0)[:, None])
     assert compute(rising, ["rsi_30"])[-1, 0, 0] == pytest.approx(1.0)  # it never fell
     assert compute(rising, ["sma_30"])[-1, 0, 0] == pytest.approx(199 / 184.5 - 1)
+
+
+def test_the_clock_of_a_session_is_the_same_in_summer_and_in_winter() -> None:
+    """Two sessions of three bars six hours apart, the second an hour earlier in UTC."""
+    panel = minutes(np.full((2, 3, 1), 10.0))
+    hours = np.array([14, 20, 26, 24 + 13, 24 + 19, 24 + 25])
+    panel = replace(panel, times=panel.dates[0] + (3600 * hours).astype("timedelta64[s]"))
+    found = compute(panel, ["minute_sin", "minute_cos"])[:, 0]
+    assert found == pytest.approx(np.array([[0, 1], [1, 0], [0, -1]] * 2), abs=1e-6)
 
 
 def test_turbulence_is_that_of_the_session_before() -> None:
