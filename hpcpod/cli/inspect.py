@@ -18,6 +18,7 @@ from hpcpod.launchers.local import tail
 from hpcpod.records.records import Board, encode
 from hpcpod.run.advice import SHORTEST
 from hpcpod.run.pod_log import PodLogs
+from hpcpod.run.refused import refused
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.sweeps.folder import is_sweep, open_sweep
@@ -234,6 +235,8 @@ def conclude(run: Run) -> int:
     now = run.status(board)
     say()
     show_leaderboard(run, board)
+    for sentence in refused(run.folder, board):
+        say(sentence)
     say_outcome(now)
     say(f"run folder: {run.path}")
     if board.phase != "finished":
@@ -247,7 +250,14 @@ def conclude(run: Run) -> int:
     if run.advice():
         say(f"what to ask for the next time: hpcpod advise {run.word}")
     if now.best is None:
-        say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
+        short = board.stop_reason == "minutes" and not any(p.failures for p in board.pods.values())
+        if short:
+            say(
+                "no policy: the time (stop.minutes) was over before a pod had finished a round:"
+                " give it more, or make rounds shorter (round.env_steps)"
+            )
+        else:
+            say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
     fruitless = now.best is None and board.stop_reason != "user"
     return 1 if fruitless or board.stop_reason == "failed" else 0
 

@@ -24,6 +24,7 @@ from hpcpod.run.pending_jobs import (
     waiting_words,
 )
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
+from hpcpod.run.refused import refused
 from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.snapshot_scores import scoring
 from hpcpod.run.text import duration, many, since
@@ -59,13 +60,15 @@ def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[
     launcher = None if seen.view is None else launcher_here(folder)
     seen = replace(seen, impossible=_impossible(launcher, seen))
     if pod is None:
-        return why_run(replace(seen, ended=_ended(launcher, _last_submission(seen))))
+        said = why_run(replace(seen, ended=_ended(launcher, _last_submission(seen))))
+        return [*said, *refused(folder, seen.board)]
     require_pod(seen.board, pod, seen.config.name)
     mine = [order.id for order in orders(seen.board) if order.pod == pod]
     claims = {order: claim for order in mine if (claim := claim_of(folder, order)) is not None}
     slots = {element(claim.owner.slot) for claim in claims.values()}
     gone = sorted(slots - seen.cluster.slots) if seen.view is not None else []
-    return why_pod(replace(seen, ended=_ended(launcher, gone)), pod, claims)
+    said = why_pod(replace(seen, ended=_ended(launcher, gone)), pod, claims)
+    return [*said, *refused(folder, seen.board, pod)]
 
 
 def _impossible(launcher: Launcher | str | None, seen: Snapshot) -> tuple[Impossible, ...]:

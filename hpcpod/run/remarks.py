@@ -14,6 +14,7 @@ from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.metrics.mirrors import PACKAGES
+from hpcpod.run.remarks_on_budgets import steps_of_a_pod, too_few_rounds
 from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.snapshot_scores import odd_times
@@ -42,7 +43,7 @@ def remarks(
     yield from on_gpus(config, look)
     yield from _missing_loggers(config)
     yield from odd_times(config)
-    steps = _steps_of_a_pod(config)
+    steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
     copies = config.population.generator != "random_search"
     if copies and _own_rules(config):
@@ -114,7 +115,7 @@ def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
             " few returns that are success or failure are often all alike, so that a pod gives way"
             " to one that is no better more often than in 5 % of tests; take 8 or more, better 32"
         )
-    yield from _too_few_rounds(config)
+    yield from too_few_rounds(config)
     spare = _spare_places(config)
     if all(left <= 0 for left in spare.values()):
         several = population.controls > 1
@@ -146,19 +147,6 @@ def _spare_places(config: RunConfig) -> dict[str, int]:
     return {name: places - kept for name, places in quotas(config.population).items()}
 
 
-def _too_few_rounds(config: RunConfig) -> Iterator[str]:
-    """A run that ends before a copy could be made that has something to train."""
-    total, warmup = _steps_of_a_pod(config), config.population.warmup_rounds
-    if total is None or total > (warmup + 1) * config.round.env_steps:
-        return
-    yield (
-        f"population.warmup_rounds: a pod trains {total / config.round.env_steps:.3g} rounds in"
-        f" this run, and none gives way to a copy in the first {warmup} or after the last, so"
-        f" hyperparameters are never searched beyond the first draws; train for {warmup + 2} rounds"
-        " or more (stop.rounds, stop.env_steps), or make them shorter (round.env_steps)"
-    )
-
-
 _SCHEDULES = {
     "anneal_steps": (
         0.5, "the learning rate has come to its least, and stays there",
@@ -178,7 +166,7 @@ an earlier end, what from none, and what must be said beside 0 to follow the run
 
 def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
     """Schedules in steps that end long before a pod's training does, or outlast it."""
-    total = _steps_of_a_pod(config)
+    total = steps_of_a_pod(config)
     unlimited = total is None and config.stop.minutes is None
     # Annealed to 0, a rate froze a pod and all its copies: it falls to a hundredth of itself now.
     if unlimited and True in extremes(space.values.get("anneal", False)):
@@ -232,7 +220,7 @@ def _no_learning(name: str, space: AlgorithmSpace) -> Iterator[str]:
 
 def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
     """A first update that comes after the run."""
-    total, ranks = _steps_of_a_pod(config), ranks_of(config)
+    total, ranks = steps_of_a_pod(config), ranks_of(config)
     starts, room = (
         [v for v in extremes(space.values.get(field, 0)) if _number(v)]
         for field in ("learning_starts", "buffer_size")
@@ -247,19 +235,6 @@ def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
             f" {who} trains {_about(config)}{total // ranks} in this run, so nothing is ever"
             " learned; set it to a tenth of that or less, or train longer"
         )
-
-
-def _steps_of_a_pod(config: RunConfig) -> int | None:
-    """Steps that a pod trains from the first round to the last, its ancestors' included, if all
-    are equally fast; None where no number of steps limits the run."""
-    stop, limits, pods = config.stop, [], config.population.pods.max
-    if stop.rounds is not None:
-        limits.append(stop.rounds * config.round.env_steps)
-    if stop.env_steps is not None:
-        # Rounds are finished: a run of several pods ends after the one that passes the limit.
-        least = config.round.env_steps if pods > 1 else 0
-        limits.append(max(least, stop.env_steps // pods))
-    return min(limits, default=None)
 
 
 def _about(config: RunConfig) -> str:

@@ -10,6 +10,7 @@ from hpcpod.records.records import Board, PodState
 from hpcpod.run.fresh_scores import fresh_scores
 from hpcpod.run.leaderboard import ranking, rows
 from hpcpod.run.population_scores import PodScore, believed
+from hpcpod.run.refused import new_refusals
 from hpcpod.run.snapshot_scores import SnapshotScore, caption
 from hpcpod.run.status import Status
 from hpcpod.run.text import interval as interval
@@ -307,6 +308,7 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
         if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
             how = "exactly as" if pod.transfer_exact else "NOT as"
             yield f"{name} scored its parent's panel {how} its parent did before it trained"
+    yield from new_refusals(old, new)
     yield from fresh_scores(old, new)
     yield from _snapshots(old, new)
 

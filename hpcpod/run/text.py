@@ -68,8 +68,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A score in few characters."""
-    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
+    """A score in few characters, as ``475.3``; below 1, where rates of success are, ``0.738``."""
+    if abs(value) >= 10_000 or value != value:
+        return f"{value:.4g}"
+    rounded = round(value, 3 if abs(value) < 1 else 1) + 0.0  # no -0.0
+    return str(rounded)
 
 
 def interval(mean: float, low: float, high: float, episodes: int = 2) -> str:

@@ -143,7 +143,7 @@ def test_a_run_that_found_no_policy_has_failed(
 ) -> None:
     words = ("--set", "round.env_steps=100000000", "--set", "stop={minutes: 0.02}")
     assert main(["launch", "good.yaml", *words]) == 1
-    assert "no policy: no round was reported" in capsys.readouterr().out
+    assert "no policy: the time (stop.minutes) was over before a pod" in capsys.readouterr().out
 
 
 def test_validate_fields_is_the_manual(capsys: pytest.CaptureFixture[str]) -> None:

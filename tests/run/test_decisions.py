@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Checkpoint, Decision
 from hpcpod.run.run import Run
+from hpcpod.run.tables import events
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -81,6 +83,35 @@ def test_why_tells_the_last_comparison(run: Run) -> None:
     board = run.board()
     pod = next(pod for pod in board.living if pod.verdict)
     assert f"compared with others {pod.verdict}" in run.why(pod.id)
+
+
+class Raising:
+    """An updater with a bug."""
+
+    def __init__(self, config: object) -> None:
+        pass
+
+    def judge(self, cohorts: object, report: object) -> None:
+        raise KeyError("no such key")
+
+
+def test_a_rule_of_the_user_s_that_raises_is_said_while_it_runs_and_by_why(tmp_path: Path) -> None:
+    path = f"{__name__}:Raising"
+    run = Run(create(tmp_path, population={"updater": path, "pods": {"min": 1, "max": 2}}))
+    begun = run.board()
+    play(run.folder, 2)
+    [line] = events(None, replace(run.board(), pods={}), "mine")
+    assert line == (
+        f"{path}: its decision about p0002 is refused, and the built-in rule decides:"
+        " KeyError: 'no such key'"
+    )
+    assert line in list(events(begun, run.board(), "mine"))
+    assert line not in list(events(run.board(), run.board(), "mine")), "said once"
+    assert (
+        f"population.updater: 4 decisions by {path} refused, and made by the built-in rule; the"
+        " last reason: KeyError: 'no such key'"
+    ) in run.why()
+    assert any(said.startswith("population.updater: 2 decisions") for said in run.why("p0001"))
 
 
 def test_a_pod_that_is_none_is_refused(run: Run) -> None:

@@ -121,7 +121,6 @@ LONGER = {"rounds": 3}
         ({}, "2 rounds", "train for 3 rounds or more"),
         ({"stop": {"rounds": 1}}, "1 rounds", "train for 3 rounds or more"),
         ({"stop": {"rounds": None, "env_steps": 3000}}, "1.46 rounds", "train for 3 rounds"),
-        ({"stop": {"rounds": None, "env_steps": 300}}, "1 rounds", "train for 3 rounds"),
         ({"population": {"warmup_rounds": 4}, "stop": {"rounds": 5}}, "5 rounds", "for 6 rounds"),
     ],
 )
@@ -134,6 +133,18 @@ def test_a_run_that_is_too_short_for_a_copy_is_remarked_on(
     assert enough in said
     longer = {"rounds": four.get("warmup_rounds", 1) + 2}
     assert not remarks_on(population=four, stop=longer)
+
+
+def test_a_budget_that_is_smaller_than_a_round_of_each_pod_is_remarked_on() -> None:
+    four = {"pods": {"min": 1, "max": 4}}
+    said = lone(population=four, stop={"rounds": None, "env_steps": 2047})
+    assert said.startswith(
+        "stop.env_steps: 2047 steps are less than a round of 512 for each of the 4 pods"
+        " (population.pods.max), so some may never be scored; give 2048 or more, "
+    )
+    assert lone(population=four, stop={"rounds": None, "env_steps": 2048}).startswith(
+        "population.warmup_rounds: a pod trains 1 rounds"
+    )
 
 
 def test_a_population_of_controls_alone_is_remarked_on() -> None:

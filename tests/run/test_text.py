@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hpcpod.run.text import duration, listed, many, since, span, times
+from hpcpod.run.text import duration, interval, listed, many, number, since, span, times
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,22 @@ def test_a_span_that_is_not_known_has_two_ends_or_is_about_one(
 def test_names_are_listed_as_in_a_sentence() -> None:
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (475.34, "475.3"), (9.44, "9.4"), (1.0, "1.0"), (0.7384, "0.738"), (-0.5, "-0.5"),
+        (0.031, "0.031"), (-0.0001, "0.0"), (-1.02, "-1.0"), (123_456, "1.235e+05"),
+        (float("nan"), "nan"), (float("-inf"), "-inf"),
+    ],
+)  # fmt: skip
+def test_a_score_is_short_and_a_rate_of_success_can_be_told_from_another(
+    value: float, text: str
+) -> None:
+    assert number(value) == text
+
+
+def test_an_interval_around_nothing_has_no_negative_zero() -> None:
+    assert interval(0.0625, -0.0173, 0.1423) == "0.062 [-0.017, 0.142]"
+    assert interval(0.0, -0.0, 0.0) == "0.0 [0.0, 0.0]"

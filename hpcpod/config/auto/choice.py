@@ -184,9 +184,9 @@ def _algorithms_because(task: Task, sized: Plan, sizing: Sizing) -> str:
     speeds = ", ".join(f"{name} {_about(task.paces[name].train)}" for name in sizing.replay)
     said = f"actions are {kind}; env steps per second of one slot, {word}: {speeds}"
     crowded = sizing.crowded
-    slow = [name for name in sizing.replay if name not in (*sized.algorithms, *crowded)]
-    if slow:
-        said += f"; too slow here to train enough beside the others: {', '.join(slow)}"
+    dear = [name for name in sizing.replay if name not in (*sized.algorithms, *crowded)]
+    if dear:
+        said += f"; left out, since the budget trains them too little: {', '.join(dear)}"
     if crowded:
         few = f"population.pods.max is {sized.pods}, and each takes {OF_EACH}"
         said += f"; left out, since {few}: {', '.join(crowded)}"

@@ -9,7 +9,7 @@ import pytest
 
 from hpcpod.config.auto.choice import ALLOCATOR, MINUTES, Choosing, Wishes, choose
 from hpcpod.config.auto.commented import commented
-from hpcpod.config.auto.task import Task
+from hpcpod.config.auto.task import Pace, Task
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.yaml_file import parse
@@ -84,7 +84,15 @@ def test_few_pods_have_room_for_few_algorithms(pods: int, kept: str, without: st
     assert said.endswith(
         f"left out, since population.pods.max is {pods}, and each takes 2: {without}"
     )
-    assert "too slow" not in said
+    assert "too little" not in said
+
+
+def test_a_fast_algorithm_is_not_said_to_be_slow_where_the_budget_is_too_small_for_it() -> None:
+    slower = replace(DISCRETE, paces={**DISCRETE.paces, "dqn": Pace(4_000.0, 5e-4)})
+    made = chosen(slower, stop={"minutes": 0.2})
+    assert list(config(made).population.algorithms) == ["dqn"], "PPO takes more steps to learn"
+    said = made.because["population.algorithms"]
+    assert said.endswith("; left out, since the budget trains them too little: ppo")
 
 
 def test_an_algorithm_that_the_user_names_is_never_left_out() -> None:

@@ -1,0 +1,41 @@
+"""Remarks on budgets in which a population can't do what it is for, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcpod.config.schema import RunConfig
+
+
+def too_few_rounds(config: RunConfig) -> Iterator[str]:
+    """A run that ends before a copy could be made that has something to train."""
+    pods, length, limit = config.population.pods.max, config.round.env_steps, config.stop.env_steps
+    if limit is not None and limit < pods * length:
+        yield (
+            f"stop.env_steps: {limit} steps are less than a round of {length} for each of the"
+            f" {pods} pods (population.pods.max), so some may never be scored; give {pods * length}"
+            " or more, take fewer pods, or make rounds shorter (round.env_steps)"
+        )
+        return
+    total, warmup = steps_of_a_pod(config), config.population.warmup_rounds
+    if total is None or total > (warmup + 1) * length:
+        return
+    yield (
+        f"population.warmup_rounds: a pod trains {total / length:.3g} rounds in"
+        f" this run, and none gives way to a copy in the first {warmup} or after the last, so"
+        f" hyperparameters are never searched beyond the first draws; train for {warmup + 2} rounds"
+        " or more (stop.rounds, stop.env_steps), or make them shorter (round.env_steps)"
+    )
+
+
+def steps_of_a_pod(config: RunConfig) -> int | None:
+    """Steps that a pod trains from the first round to the last, its ancestors' included, if all
+    are equally fast; None where no number of steps limits the run."""
+    stop, limits, pods = config.stop, [], config.population.pods.max
+    if stop.rounds is not None:
+        limits.append(stop.rounds * config.round.env_steps)
+    if stop.env_steps is not None:
+        # Rounds are finished: a run of several pods ends after the one that passes the limit.
+        least = config.round.env_steps if pods > 1 else 0
+        limits.append(max(least, stop.env_steps // pods))
+    return min(limits, default=None)
