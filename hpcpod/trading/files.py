@@ -25,6 +25,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "time": ("time", "timestamp", "datetime", "ts", "date"),
     "ticker": ("ticker", "symbol", "tic", "stock"),
 }
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
+"""Words of CSV files for a number that is not known."""
 SPLITS = (2, 3, 4, 5, 7, 8, 10, 15, 20)
 NAMED = 3
 """Findings of a kind that are each named with their row; of gaps the others are counted."""
@@ -88,7 +90,7 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
         raise UserError(f"there is no file {path}")
     try:
         parquet = file.suffix == ".parquet"
-        table = pd.read_parquet(file) if parquet else pd.read_csv(file)
+        table = pd.read_parquet(file) if parquet else _csv(file)
     except Exception as error:
         raise UserError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
     table.columns = [str(name) for name in table.columns]
@@ -119,6 +121,18 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
             )
     table["ticker"] = table["ticker"].astype(str).mask(table["ticker"].isna())
     return table.assign(time=times_of(table["time"], path, timezone, calendar))
+
+
+def _csv(file: Path) -> Any:
+    """A CSV file's rows; NA, NAN and NULL are tickers of stocks that are traded."""
+    import pandas as pd
+
+    names = pd.read_csv(file, nrows=0).columns
+    tickers = [each for each in names if each.lower() in NAMES["ticker"]]
+    left_out = {each: [""] if each in tickers else MISSING for each in names}
+    return pd.read_csv(
+        file, dtype=dict.fromkeys(tickers, str), keep_default_na=False, na_values=left_out
+    )
 
 
 def _long(wide: Any, path: str | Path) -> Any:
@@ -235,7 +249,10 @@ def _suspects(table: Any, row: Any) -> Iterator[Finding]:
     if len(dead):
         words = f"{named(dead[0])} has no volume, and {len(dead) - 1} more: they can't be traded"
         yield Finding("warning", int(row[dead[0]]), words)
-    ratio = table.groupby("ticker", observed=True)["close"].pct_change().to_numpy(float) + 1
+    ratio = (
+        table.groupby("ticker", observed=True)["close"].pct_change(fill_method=None).to_numpy(float)
+        + 1
+    )
     for at in np.flatnonzero((ratio > 1.8) | (ratio < 1 / 1.8)):
         factor = max(ratio[at], 1 / ratio[at])
         if any(abs(factor / split - 1) < NEAR for split in SPLITS):
@@ -346,7 +363,7 @@ def universe(panel: MarketPanel, path: str | Path) -> MarketPanel:
     import pandas as pd
 
     try:
-        rows = pd.read_csv(path, dtype=str)
+        rows = pd.read_csv(path, dtype=str, keep_default_na=False)
         spans = list(zip(rows["ticker"], rows["start"], rows["end"], strict=True))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} is no universe (columns ticker, start, end): {error}") from error

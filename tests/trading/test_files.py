@@ -178,6 +178,24 @@ def test_a_broken_file_is_refused_with_its_row(
         read_bars(path)
 
 
+def test_na_is_a_ticker_in_its_column_and_no_number_in_others(tmp_path: Path) -> None:
+    table = bars().replace({"A": "NA", "B": "0700"}).assign(signal=["NA", "1", "2", "3", "4", "5"])
+    panel = read_bars(written(tmp_path, table))
+    assert panel.tickers == ("0700", "NA")
+    assert np.isnan(panel.extra["signal"][0, 1]) and panel.extra["signal"][2].tolist() == [5.0, 4.0]
+    spans = written(
+        tmp_path, pd.DataFrame({"ticker": ["NA"], "start": [DAYS[1]], "end": [""]}), "u"
+    )
+    assert universe(panel, spans).member.tolist() == [[False, False], [False, True], [False, True]]
+
+
+def test_all_findings_beside_a_missing_price_are_told(tmp_path: Path) -> None:
+    table = frame_of(written(tmp_path, changed(bars(), 3, "Close", np.nan)))
+    first = str(next(findings(table)))
+    assert first == "row 3: close of A at 2021-11-26 00:00:00 is missing (NaN)"
+    assert len(list(findings(table))) == 1, "no warning of pandas either"
+
+
 def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
     days = pd.bdate_range("2021-01-04", periods=40).strftime("%Y-%m-%d").tolist()
     table = bars("AB", [day for day in days if day not in ("2021-01-18", "2021-02-15")])
