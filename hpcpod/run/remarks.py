@@ -19,6 +19,7 @@ from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.snapshot_scores import odd_times
 from hpcpod.tournament.cohorts import quotas
+from hpcpod.trading.verdict import BACKENDS
 
 if TYPE_CHECKING:
     from hpcpod.pod.trial.fit import Look
@@ -43,6 +44,11 @@ def remarks(
     yield from on_gpus(config, look)
     yield from _missing_loggers(config)
     yield from odd_times(config)
+    if config.env.backend in BACKENDS and config.pod.evaluator == "panel":
+        yield (
+            "pod.evaluator: panel scores pods on the sessions that they train on, which says little"
+            " of others; write pod: {evaluator: trading}, which scores on the selection part"
+        )
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
     copies = config.population.generator != "random_search"

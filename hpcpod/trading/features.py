@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcpod import plugins
-from hpcpod.errors import UserError
+from hpcpod.errors import UserError, in_words, raised_at
 from hpcpod.trading.panel import Floats, MarketPanel
 
 Feature = Callable[[MarketPanel], Floats]
@@ -201,12 +201,16 @@ def _one(panel: MarketPanel, name: str) -> Floats:
         try:
             found = np.asarray(function(panel), np.float64)
         except Exception as error:  # it is a user's
-            raise UserError(f"feature {name} fails: {error!r}") from error
+            said = f"feature {name} fails: {in_words(error)}{raised_at(error)}"
+            raise UserError(said) from error
     elif name in FEATURES:
         found = FEATURES[name](panel)
     else:
         known = [*FEATURES, *panel.extra]
-        raise UserError(f"there is no feature {name}{plugins.suggest(name, known)}")
+        raise UserError(
+            f"there is no feature {name}{plugins.suggest(name, known)} (known: {', '.join(known)};"
+            " or the path of a function, 'pkg.mod:function')"
+        )
     if found.shape != panel.shape:
         raise UserError(f"feature {name} is {list(found.shape)}, not {list(panel.shape)}")
     return found

@@ -52,12 +52,19 @@ def test_a_feature_of_a_user_s_that_looks_ahead_is_named_with_its_row(name: str)
         truncated(market(), f"tests.trading.test_features:{name}")
 
 
+def raising(panel: MarketPanel) -> Floats:
+    """A feature with a bug."""
+    raise KeyError("close")
+
+
 def test_a_feature_of_another_shape_or_name_or_that_fails_is_refused() -> None:
     with pytest.raises(UserError, match=r"flat is \[3510\], not \[3510, 3\]"):
         compute(market(), ["tests.trading.test_features:flat"])
-    with pytest.raises(UserError, match=r"feature math:sqrt fails: TypeError\('must be real"):
+    with pytest.raises(UserError, match=r"raising fails: KeyError: 'close' \(line \d+ of test_feat"):
+        truncated(market(), "tests.trading.test_features:raising")
+    with pytest.raises(UserError, match="feature math:sqrt fails: TypeError: must be real"):
         compute(market(), ["math:sqrt"])
-    with pytest.raises(UserError, match="there is no feature rsi_3"):
+    with pytest.raises(UserError, match=r"no feature rsi_3; .*'rsi_30'.* \(known: return_1, .*"):
         compute(market(), ["rsi_3"])
     with pytest.raises(UserError, match="at least one feature"):
         compute(market(), [])

@@ -16,10 +16,12 @@ from hpcpod.deploy.scorer import Player
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.pod.evaluator import scored_in
 from hpcpod.pod.policy import Policy, load_policy_file, policy_meta
+from hpcpod.pod.trial.probe import probe
 from hpcpod.records.codec import encode
 from hpcpod.run.evaluation.evaluate import _returns
 from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.preflight import check
+from hpcpod.run.remarks import remarks
 from tests.support.untrained import untrained
 
 KWARGS: dict[str, Any] = {
@@ -77,6 +79,21 @@ def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None
     with pytest.raises(UserError, match="all episodes are of one stretch of data"):
         _returns({one.name: player.play(one, StopFlag(()))}, [one])
     player.close()
+
+
+def test_a_trading_run_that_scores_pods_where_they_train_is_remarked_on() -> None:
+    (said,) = [r for r in remarks(config("panel"), {}, None) if r.startswith("pod.evaluator")]
+    assert "write pod: {evaluator: trading}, which scores on the selection part" in said
+    assert not [r for r in remarks(config(), {}, None) if r.startswith("pod.evaluator")]
+
+
+def test_what_is_wrong_with_both_parts_is_said_once() -> None:
+    wrong = config()
+    env = replace(wrong.env, kwargs={**KWARGS, "features": ["nosuch"]})
+    with pytest.raises(ConfigError) as refused:
+        probe(replace(wrong, env=env), {})
+    (said,) = refused.value.problems
+    assert said.startswith("env.id: there is no feature nosuch")
 
 
 def test_a_launch_refuses_a_selection_part_without_room_for_an_episode() -> None:

@@ -115,8 +115,6 @@ def probe(
         tell("making the evaluator", "pod.evaluator")
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
-            if (scored := scored_in(config)) != config.env:
-                replace(factory, env=replace(scored, processes=1))(1).close()
         except Exception as error:
             problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         tell(f"making {config.env.num_envs} of it", "env.id")
@@ -126,6 +124,12 @@ def probe(
         except Exception as error:
             said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
+        try:  # after the pods' own: what is wrong with both is said once
+            if (scored := scored_in(config)) != config.env:
+                tell("making the environment in which it scores", "pod.evaluator")
+                replace(factory, env=replace(scored, processes=1))(1).close()
+        except Exception as error:
+            problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
