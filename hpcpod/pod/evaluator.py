@@ -12,7 +12,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Acting
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
-from hpcpod.errors import EndlessEpisode
+from hpcpod.errors import EndlessEpisode, UnusablePlugin
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.watch import Stopped as Stopped
 from hpcpod.pod.watch import never as never
@@ -42,6 +42,30 @@ class Evaluator(Protocol):
     def close(self) -> None:
         """Close its environments."""
         ...
+
+
+def scored(
+    by: Evaluator,
+    agent: Acting,
+    *panel: int | str,
+    episodes: int,
+    should_stop: Callable[[], bool] = never,
+) -> tuple[float, ...]:
+    """The returns that an evaluator, which may be a user's own, gives for a panel.
+
+    Raises:
+        UnusablePlugin: it gives something else than a number for each episode.
+        Stopped: as ``Evaluator.evaluate``.
+    """
+    found: object = by.evaluate(agent, *panel, episodes=episodes, should_stop=should_stop)
+    try:
+        returns = tuple(map(float, found))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        returns = ()
+    if len(returns) != episodes:  # else the slot could not read the report, and started anew
+        given = f"{len(returns)} of" if returns else f"a {type(found).__name__} instead of"
+        raise UnusablePlugin(f"the evaluator gives {given} {episodes} returns")
+    return returns
 
 
 def scored_in(config: RunConfig) -> EnvConfig:

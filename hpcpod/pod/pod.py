@@ -25,7 +25,7 @@ from hpcpod.errors import Corrupt, StorageError, UserError
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.checkpoint import Checkpoints, read_blob
 from hpcpod.pod.device import device_of
-from hpcpod.pod.evaluator import Evaluator, Stopped
+from hpcpod.pod.evaluator import Evaluator, Stopped, scored
 from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.finals import agree_on_engine, final_evaluator, fresh_seeds, joined
 from hpcpod.pod.learner import Learner
@@ -207,7 +207,7 @@ class Pod:
         self, by: Evaluator, agent: Acting, watch: Watch, *panel: int | str, episodes: int
     ) -> tuple[float, ...]:
         began = time.monotonic()
-        returns = by.evaluate(agent, *panel, episodes=episodes, should_stop=watch.should_stop)
+        returns = scored(by, agent, *panel, episodes=episodes, should_stop=watch.should_stop)
         self._evaluate_seconds += time.monotonic() - began
         return returns
 

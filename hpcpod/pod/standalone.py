@@ -19,7 +19,7 @@ from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.budget_span import Span
 from hpcpod.pod.device import device_of
-from hpcpod.pod.evaluator import Evaluator, never
+from hpcpod.pod.evaluator import Evaluator, never, scored
 from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.learner import Learner
@@ -128,7 +128,7 @@ class _Scores:
 
     def _play(self, *panel: int | str) -> tuple[float, ...]:
         episodes = self._config.round.episodes
-        return self._evaluator.evaluate(self.agent, self._config.seed, *panel, episodes=episodes)
+        return scored(self._evaluator, self.agent, self._config.seed, *panel, episodes=episodes)
 
 
 def train(  # noqa: PLR0913 (what one says of a training, by name)

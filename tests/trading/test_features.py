@@ -60,7 +60,7 @@ def raising(panel: MarketPanel) -> Floats:
 def test_a_feature_of_another_shape_or_name_or_that_fails_is_refused() -> None:
     with pytest.raises(UserError, match=r"flat is \[3510\], not \[3510, 3\]"):
         compute(market(), ["tests.trading.test_features:flat"])
-    with pytest.raises(UserError, match=r"raising fails: KeyError: 'close' \(line \d+ of test_feat"):
+    with pytest.raises(UserError, match=r"raising fails: KeyError: 'close' \(line \d+ of test_f"):
         truncated(market(), "tests.trading.test_features:raising")
     with pytest.raises(UserError, match="feature math:sqrt fails: TypeError: must be real"):
         compute(market(), ["math:sqrt"])
