@@ -255,7 +255,7 @@ def _asked(options: Namespace, otherwise: str = "") -> _Asked:
 
     if options.config is not None and options.env is not None:
         raise UserError("CONFIG and --env name two tasks; leave one of them out")
-    if options.config is None and options.env is None:
+    if not options.config and not options.env:
         raise UserError(f"{options.verb} needs a CONFIG file, {otherwise}or --env with a task's id")
     limits = {
         "stop.minutes": options.minutes,

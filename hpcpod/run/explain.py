@@ -241,7 +241,9 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
         return [*said, _fate(seen, pod)]
     mine = [order for order in orders(seen.board) if order.pod == name]
     if seen.state == "finished":
-        return [*said, f"the run is finished ({seen.board.stop_reason}): nobody trains it any more"]
+        early = "" if pod.history else " before this pod had finished a round"
+        over = f"the run is finished ({seen.board.stop_reason}){early}"
+        return [*said, f"{over}: nobody trains it any more"]
     if pod.failure:
         said.append(f"{pod.failure}; `hpcpod logs {seen.word} {name}` has the traceback")
     for order in mine:

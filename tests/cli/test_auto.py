@@ -109,6 +109,7 @@ def test_bad_input_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str])
     assert "Did you mean: `CartPole`" in refusal(capsys, "launch", "--env", "CartPol-v1")
     assert "name two tasks" in refusal(capsys, "launch", "good.yaml", "--env", "CartPole-v1")
     assert "launch needs a CONFIG file" in refusal(capsys, "launch")
+    assert "launch needs a CONFIG file" in refusal(capsys, "launch", "--env", "")  # $TASK, unset
     assert "--no-probe forbids" in refusal(capsys, "launch", "--env", "CartPole-v1", "--no-probe")
     said = refusal(
         capsys, "launch", "--env", "Pendulum-v1", "--set", "agents.dqn.gamma=0.9", "--no-measure"

@@ -186,7 +186,11 @@ def test_a_pod_that_has_trained_all_its_rounds_waits_for_the_others() -> None:
 def test_a_finished_run_needs_no_more() -> None:
     board = fold(BEGIN, [], GAME, now=1.0, stop="user")
     assert run(seen(board)) == "the run is finished (user)"
-    assert "nobody trains it any more" in pod("p0001", seen(board))
+    assert pod("p0001", seen(board)).endswith(
+        "the run is finished (user) before this pod had finished a round: nobody trains it any more"
+    )
+    later = fold(play_round(BEGIN, GAME, by_number), [], GAME, now=1.0, stop="user")
+    assert pod("p0001", seen(later)).endswith("finished (user): nobody trains it any more")
 
 
 @pytest.mark.parametrize(
