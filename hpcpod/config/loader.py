@@ -12,7 +12,7 @@ from typing import Any
 
 from hpcpod.config.decoder import build, encode, join, value_at
 from hpcpod.config.program import with_program
-from hpcpod.config.scalars import Plain
+from hpcpod.config.scalars import Plain, show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES
@@ -174,6 +174,8 @@ def _built(
         if data.get("program") is not None:
             raise ConfigError(source, [NO_AUTO_PROGRAM])
         data = choose(data)
+    elif misspelt := _no_auto(data.get("population", {})):
+        raise ConfigError(source, [*problems, misspelt])
     config, wrong = build(RunConfig, with_program(data))
     if config is None or problems:
         raise ConfigError(source, problems + wrong)
@@ -188,6 +190,17 @@ def asks_auto(data: Mapping[str, Any]) -> bool:
         asked = population.get("auto")
         return (asked.value if isinstance(asked, Plain) else asked) is True
     return (population.text if isinstance(population, Plain) else population) == "auto"
+
+
+def _no_auto(population: object) -> str:
+    """The problem of a population that asks for ``auto`` in other words; empty: it does not."""
+    if isinstance(population, Mapping):
+        if "auto" not in population:
+            return ""
+        asked = f"population.auto: expected true, got {show(population['auto'])}"
+        return f"{asked}; leave it out to say all fields yourself"
+    words = isinstance(population.value if isinstance(population, Plain) else population, str)
+    return f"population: expected auto or a mapping, got {show(population)}" if words else ""
 
 
 def assign(data: dict[str, Any], override: str) -> list[str]:

@@ -110,6 +110,12 @@ def test_bad_input_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str])
     assert "name two tasks" in refusal(capsys, "launch", "good.yaml", "--env", "CartPole-v1")
     assert "launch needs a CONFIG file" in refusal(capsys, "launch")
     assert "launch needs a CONFIG file" in refusal(capsys, "launch", "--env", "")  # $TASK, unset
+    for asked, wanted in (
+        ("automatic", ": expected auto or a mapping"),
+        ("{auto: no}", ".auto: ex"),
+    ):
+        said = refusal(capsys, "validate", "good.yaml", "--set", f"population={asked}")
+        assert f"has 1 problem\n  population{wanted}" in said
     assert "--no-probe forbids" in refusal(capsys, "launch", "--env", "CartPole-v1", "--no-probe")
     said = refusal(
         capsys, "launch", "--env", "Pendulum-v1", "--set", "agents.dqn.gamma=0.9", "--no-measure"
