@@ -179,7 +179,7 @@ def _versions(registry: Registry) -> Table:
         table.add_row(
             _name(each.number), "-" if each.parent is None else _name(each.parent),
             f"{own.mean:.3g} [{own.low:.3g}, {own.high:.3g}] {verdict.unit}", ahead,
-            fates.get(each.number, "undecided"),
+            fates.get(each.number, "undecided") + ", deployed" * (each.number == registry.current),
         )  # fmt: skip
     return table
 

@@ -51,6 +51,12 @@ def folder_of(path: str | Path) -> RunFolder:
                 f"{folder} is an exported policy: `hpcpod play` plays it; for all else say the run,"
                 " or the .h5 that `hpcpod export RUN FILE.h5` writes"
             )
+    for folder in (direct, Path(f"{named}.ct")):
+        if may_exist(folder / "ct.json"):
+            raise RunNotFound(
+                f"{folder} is a registry of `hpcpod ct`: its runs are in runs/ there, what is"
+                " deployed is current/policy.h5"
+            )
     raise RunNotFound(
         f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
         f"{_nearest(direct)}"

@@ -50,5 +50,9 @@ def test_a_run_that_is_not_there_is_refused_with_the_folder_and_the_nearest_name
     (home / "policy" / "card.json").write_text("{}")
     said = refusal(capsys, "evaluate", f"{home}/policy")
     assert f"{home}/policy is an exported policy: `hpcpod play` plays it; for all else" in said
+    (runs / "walker.ct").mkdir()
+    (runs / "walker.ct" / "ct.json").write_text("{}")
+    said = refusal(capsys, "leaderboard", "walker")
+    assert "walker.ct is a registry of `hpcpod ct`: its runs are in runs/ there" in said
     monkeypatch.setenv("HPCPOD_RUNS", "elsewhere")
     assert f"none named so in {home / 'elsewhere'}; nor is" in refusal(capsys, "logs", "ant")

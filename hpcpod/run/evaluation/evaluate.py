@@ -250,7 +250,10 @@ def _returns(results: Mapping[str, Score], chunks: Sequence[Chunk]) -> tuple[flo
     for block, each in zip(blocks, returns, strict=True):
         stretches.setdefault(block, []).append(each)
     if len(stretches) < 2:
-        raise UserError("all episodes are of one stretch of data: an interval takes two")
+        raise UserError(
+            "all episodes are of one stretch of data, and an interval takes two: have episodes that"
+            " are shorter, or more data to score on"
+        )
     return tuple(mean(stretches[block]) for block in sorted(stretches))
 
 

@@ -367,6 +367,9 @@ def test_the_verb_tells_and_goes_back(
     assert "promoted" in capsys.readouterr().out
     assert main(["ct", "rollback"]) == 0
     assert "rolled back from v0002 to v0001" in capsys.readouterr().out
+    assert main(["ct", "status"]) == 0
+    fates = [row.split()[-1] for row in capsys.readouterr().out.splitlines() if row[:2] == "v0"]
+    assert fates == ["deployed", "promoted"]
     assert "v0001 was the first" in refusal(capsys, "ct", "rollback", "mine")
     assert main(["ct", "mine", "--crontab", "--every", "1d"]) == 0
     line = capsys.readouterr().out
