@@ -169,7 +169,8 @@ def _say_drift(drift: Any) -> None:
 
 def _versions(registry: Registry) -> Table:
     table = _table(registry.name, ("version", "parent", "score", "ahead of the deployed", "fate"))
-    fates = {each.cycle: each.kind for each in registry.decisions()}  # a version is its cycle's
+    ledger = registry.decisions()  # a version is its cycle's; "kept" is said of the deployed one
+    fates = {each.cycle: each.kind.replace("kept", "kept out") for each in ledger}
     for each in registry.versions():
         verdict, own = each.verdict, each.verdict.challenger
         ahead = "-"

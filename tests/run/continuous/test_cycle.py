@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,11 @@ def test_the_verb_tells_and_goes_back(
     assert main(["ct", "status"]) == 0
     fates = [row.split()[-1] for row in capsys.readouterr().out.splitlines() if row[:2] == "v0"]
     assert fates == ["deployed", "promoted"]
+    ledger = [replace(each, kind="kept") for each in registry.decisions() if each.cycle == 2]
+    with monkeypatch.context() as patched:
+        patched.setattr(Registry, "decisions", lambda _: ledger)
+        assert main(["ct", "status"]) == 0
+    assert " kept out" in capsys.readouterr().out
     assert "v0001 was the first" in refusal(capsys, "ct", "rollback", "mine")
     assert main(["ct", "mine", "--crontab", "--every", "1d"]) == 0
     line = capsys.readouterr().out
