@@ -62,7 +62,9 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
     for place, members in enumerate(groups.values()):
         name = names[place]
         if not name or names.count(name) > 1:
-            name = f"{name or members[0].name} ({chr(65 + place % 26)})"
+            one_task = len({task_of(story) for story in members}) == 1
+            said = name or (members[0].name if one_task else "configuration")
+            name = f"{said} ({chr(65 + place % 26)})"
         told = tuple(
             replace(s, name=f"{s.name} ({s.folder})") if often[s.name] > 1 else s for s in members
         )

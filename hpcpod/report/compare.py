@@ -70,10 +70,15 @@ def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
         f"{runs} of one configuration: their spread is that of chance, and of the machines they ran"
         " on."
     ]
+    if len(tasks := _tasks(arms)) > 1:
+        said = [
+            f"{runs} of {many(len(tasks), 'task')}: fields in which only tasks differ are taken for"
+            " settings of one configuration."
+        ]
     if len(arms) > 1:
         named = listed([f"{short(arm.name)} ({many(len(arm.stories), 'run')})" for arm in arms])
         said = [f"{runs} of {many(len(arms), 'configuration')}: {named}."]
-    for task in _tasks(arms):
+    for task in tasks:
         ranked = [(arm, arm.scores(task)) for arm in arms if arm.scores(task)]
         ranked.sort(key=lambda each: -sum(each[1]) / len(each[1]))
         if ranked:

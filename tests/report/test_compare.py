@@ -60,6 +60,15 @@ def test_tasks_make_no_arms_of_their_own(story: Story) -> None:
     assert arm.scores("Acrobot-v1") == [8, 9]
 
 
+def test_runs_of_other_tasks_are_not_said_to_differ_by_chance(story: Story) -> None:
+    other = several(story, "lander", [8], id="Acrobot-v1", num_envs=2)
+    text = words([*several(story, "cart", [1]), *other])
+    assert "2 runs of 2 tasks: fields in which only tasks differ are taken for settings of" in text
+    assert "that of chance" not in text
+    assert "Acrobot-v1: mean score of the runs: configuration (A) 8" in text
+    assert "their spread is that of chance" in words(several(story, "a", [1, 2]))
+
+
 def test_arms_of_one_name_are_told_apart(story: Story) -> None:
     stories = [*several(story, "a", [1]), *several(story, "a", [2], num_envs=2)]
     assert [arm.name for arm in arms_of(stories)] == ["a (A)", "a (B)"]
