@@ -40,7 +40,7 @@ def require_onnx() -> None:
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"an export needs {', '.join(missing)}, which is not installed here:"
+            f"an export needs packages that are not installed here, {', '.join(missing)}:"
             " pip install 'hpcpod[export]'"
         )
 

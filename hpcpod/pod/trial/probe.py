@@ -124,12 +124,8 @@ def probe(
         except Exception as error:
             said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
-        try:  # after the pods' own: what is wrong with both is said once
-            if (scored := scored_in(config)) != config.env:
-                tell("making the environment in which it scores", "pod.evaluator")
-                replace(factory, env=replace(scored, processes=1))(1).close()
-        except Exception as error:
-            problems.append(f"pod.evaluator: {complaint('it', error, free)}")
+        # After the pods' own: what is wrong with both is said once.
+        problems = problems or _unscored(config, factory, tell, free)
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
@@ -146,6 +142,17 @@ def probe(
     if problems:
         raise ConfigError("the configuration", problems)
     return replace(seen, footprints=footprints)
+
+
+def _unscored(config: RunConfig, factory: EnvFactory, tell: Tell, free: int) -> list[str]:
+    """The problem of the environment in which pods are scored, if that is another one."""
+    try:
+        if (scored := scored_in(config)) != config.env:
+            tell("making the environment in which it scores", "pod.evaluator")
+            replace(factory, env=replace(scored, processes=1))(1).close()
+    except Exception as error:
+        return [f"pod.evaluator: {complaint('it', error, free)}"]
+    return []
 
 
 def _seen(env: VecEnv, tell: Tell) -> Look:
