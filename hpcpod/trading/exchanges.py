@@ -116,7 +116,12 @@ def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str |
     try:
         times = pd.to_datetime(given, format="ISO8601" if text else None, utc=several)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: times can't be read: {str(error).splitlines()[0]}") from error
+        odd = pd.to_datetime(given, format="ISO8601" if text else None, utc=True, errors="coerce")
+        row = int((odd.isna() & given.notna()).to_numpy().argmax())
+        raise UserError(
+            f"{path}: row {row + 1}: {given.iloc[row]!r} is no time, as 2021-01-04 or"
+            " 2021-01-04 09:31-05:00 is"
+        ) from error
     known = times.dropna()
     if not several and (known.dt.normalize() == known).all():
         return times  # dates: one of midnight in UTC would be the day before in New York

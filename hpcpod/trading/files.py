@@ -239,7 +239,7 @@ def _gaps(table: Any, row: Any) -> Iterator[Finding]:
         yield Finding("warning", int(row[at]), f"{_namer(table)(at)} comes after a gap: {words}")
     if len(found) > NAMED:
         stocks = table["ticker"].iloc[found].nunique()
-        yield Finding("warning", 0, f"{len(found) - NAMED} more gaps; {stocks} stocks have some")
+        yield Finding("warning", 0, f"gaps in all: {len(found)}; stocks that have some: {stocks}")
 
 
 def _suspects(table: Any, row: Any) -> Iterator[Finding]:
@@ -263,8 +263,9 @@ def _suspects(table: Any, row: Any) -> Iterator[Finding]:
     if len(thin):
         fewest = thin.idxmin()
         words = (
-            f"{len(thin)} stocks have less than 95 % of the bars: {fewest} has {int(thin.min())} of"
-            f" {table['time'].nunique()}, from {times.min()[fewest]} to {times.max()[fewest]}"
+            f"stocks that have less than 95 % of the bars: {len(thin)}; {fewest} has"
+            f" {int(thin.min())} of {table['time'].nunique()}, from {times.min()[fewest]} to"
+            f" {times.max()[fewest]}"
         )
         yield Finding("warning", 0, words)
 

@@ -15,7 +15,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.policy import Policy, load_policy_file
 from hpcpod.trading.backtest import Agent, Backtest, Strategy, backtest, baselines, hold
-from hpcpod.trading.ledger import Ledger, Opening
+from hpcpod.trading.ledger import Ledger, Opening, distinct
 from hpcpod.trading.metrics import (
     YEAR,
     deflated_sharpe,
@@ -86,7 +86,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         name, openings = _counted(Ledger(ledger), line, shown)
     verdict = Verdict(
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart),
-        deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
+        deflated_sharpe(moves[0], [each.sharpe for each in distinct(openings)] or [daily]),
         replace(trials_of(task, tried), left=left) if tried else None,
         openings, line.first, line.last, tuple(apart[0].tolist()), tuple(apart[1].tolist()), joint,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ class Opening:
             and self.first <= other.last
             and other.first <= self.last
         )
+
+
+def distinct(openings: Iterable[Opening]) -> list[Opening]:
+    """One opening for each policy and stretch of days: the same look twice is no further trial."""
+    return list({(each.run, each.policy, each.sharpe): each for each in openings}.values())
 
 
 class Ledger:

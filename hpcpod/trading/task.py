@@ -124,7 +124,8 @@ class Task:
         Raises:
             UserError: the parts don't follow one another inside the panel, or one is too short.
         """
-        first, second = (_date(whole, each) for each in (self.selection, self.holdout))
+        first = _date(whole, "selection", self.selection)
+        second = _date(whole, "holdout", self.holdout)
         if not whole.dates[0] < first < second <= whole.dates[-1]:
             raise UserError(
                 f"fit, selection and holdout follow one another: selection begins on {first},"
@@ -263,11 +264,15 @@ def _check_numbers(task: Task) -> None:
             raise UserError(f"trading: {key} is true or false, got {getattr(task, key)!r}")
 
 
-def _date(panel: MarketPanel, given: str | float) -> np.datetime64:
+def _date(panel: MarketPanel, name: str, given: str | float) -> np.datetime64:
     """A date, or the one before which this share of the sessions lies."""
     if isinstance(given, str):
-        return day_of(given)
+        try:
+            return day_of(given)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < 1:
-        raise UserError(f"expected a date or a share of the sessions in (0, 1), got {given!r}")
+        said = f"expected a date or a share of the sessions in (0, 1), got {given!r}"
+        raise UserError(f"{name}: {said}")
     day: np.datetime64 = panel.dates[int(given * len(panel.dates))]
     return day

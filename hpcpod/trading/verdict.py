@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.records.codec import decode
-from hpcpod.trading.ledger import Opening
+from hpcpod.trading.ledger import Opening, distinct
 
 BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
 """Backends of runs that have a holdout."""
@@ -158,7 +158,7 @@ class Verdict:
         if self.accounts:
             made = self.row(self.accounts).cumulative_return
             said += f", and the ensemble of the best pod of each algorithm {made:+.1%}"
-        times, shown = self.times, len(self.openings)
+        times, shown = self.times, len(distinct(self.openings))
         if times > 1:
             said += (
                 f". This holdout was opened {times} times: its numbers are no longer those of"

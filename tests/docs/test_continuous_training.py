@@ -43,7 +43,7 @@ def test_they_walk_from_a_csv_to_a_promoted_policy(
     assert "v0002 trained again: the same bits" in told[-1]
     first, second, third = [each for each in told if each.startswith("mine: ")][:3]
     assert "v0001 is deployed" in first
-    assert "v0002 is" in second and "ahead of the deployed one by" in second
+    assert "v0002 is" in second and "ahead of the deployed one" in second
     assert "0 of 12 new sessions are there" in third
     ledger = json.loads(said_here(capsys, "hpcpod", "ct", "history", "mine", "--json"))
     kinds = [line["kind"] for line in ledger]

@@ -161,7 +161,7 @@ TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
         (bars().drop(columns="Close"), "has no column close"),
         (bars().drop(columns="date"), "has no column of times"),
         (bars().drop(columns="symbol"), "has no column of tickers"),
-        (changed(bars(), 1, "date", "soon"), "times can't be read"),
+        (changed(bars(), 1, "date", "soon"), "row 1: 'soon' is no time"),
         (changed(bars(), 2, "Open", "1,234.5"), "row 2: open is '1,234.5', no number"),
     ],
 )  # fmt: skip
@@ -209,7 +209,7 @@ def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
     assert len(found) == 4
     for each in (
         "2021-01-12, a session of XNYS, is missing before A at 2021-01-13", "no volume, and 0 more",
-        "moves by a factor of 0.250: is it an unadjusted split?", "1 stocks have less than 95 % of",
+        "moves by a factor of 0.250: is it an unadjusted split?", "less than 95 % of the bars: 1;",
     ):  # fmt: skip
         assert any(each in words for words in found), each
     read_bars(path)  # it is not refused
@@ -281,9 +281,9 @@ def test_gaps_are_named_with_the_rows_behind_them_and_then_counted(tmp_path: Pat
         "row 5: B at 2021-03-03 00:00:00 comes after a gap: a bar is missing",
         "row 9: B at 2021-03-08 00:00:00 comes after a gap: 2 bars are missing",
         "row 12: B at 2021-03-10 00:00:00 comes after a gap: a bar is missing",
-        "2 more gaps; 1 stocks have some",
-        "1 stocks have less than 95 % of the bars: B has 11 of 17, from 2021-03-01 00:00:00 to"
-        " 2021-03-30 00:00:00",
+        "gaps in all: 5; stocks that have some: 1",
+        "stocks that have less than 95 % of the bars: 1; B has 11 of 17, from 2021-03-01"
+        " 00:00:00 to 2021-03-30 00:00:00",
     ]
 
 

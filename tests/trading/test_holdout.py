@@ -157,6 +157,10 @@ def test_each_policy_that_is_shown_beside_counts(tmp_path: Path) -> None:
     second = judge(task(), {"a": follow}, run="two", ledger=tmp_path)
     assert "This holdout was opened 2 times" in second.words
     assert "It has shown 4 policies" in second.words
+    same = judge(task(), {"a": follow}, run="two", ledger=tmp_path)
+    assert "This holdout was opened 3 times" in same.words
+    assert "It has shown 4 policies" in same.words, "the same one again is no further trial"
+    assert same.deflated == second.deflated
 
 
 def test_a_run_of_continuous_training_has_the_ledger_of_its_registry_s_neighbours(

@@ -111,8 +111,13 @@ class Verdict:
                 " and nothing was deployed"
             )
         bound = "no bound" if self.low is None else f"at least {self.low:+.4g}"
+        ahead = (
+            "ahead of the deployed one by"
+            if self.promotes
+            else ("not shown to be ahead of the deployed one:")
+        )
         return (
-            f"ahead of the deployed one by {self.ahead:+.4g} {self.unit}, {bound} (one-sided"
+            f"{ahead} {self.ahead:+.4g} {self.unit}, {bound} (one-sided"
             f" {1 - self.level:.0%}), in {self.words}"
         )
 
