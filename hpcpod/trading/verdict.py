@@ -158,6 +158,10 @@ class Verdict:
         if self.accounts:
             made = self.row(self.accounts).cumulative_return
             said += f", and the ensemble of the best pod of each algorithm {made:+.1%}"
+        if self.openings and all(
+            name.startswith("synthetic market,") for name in self.openings[-1].sources
+        ):
+            said += ". The market is a synthetic one, of which no real one follows"
         times, shown = self.times, len(distinct(self.openings))
         if times > 1:
             said += (

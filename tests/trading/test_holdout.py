@@ -128,7 +128,7 @@ def test_an_ensemble_beside_the_policy_is_played_as_if_it_were_judged_and_counts
 def test_each_look_at_a_holdout_counts_and_a_second_one_is_said(tmp_path: Path) -> None:
     first = judge(task(), {"a": follow}, run="one", policy="p", ledger=tmp_path)
     assert len(first.openings) == 1
-    assert "opened" not in first.words
+    assert "opened" not in first.words and "The market is a synthetic one" in first.words
     second = judge(task(), {"a": follow}, run="two", policy="q", ledger=tmp_path)
     assert [each.run for each in second.openings] == ["one", "two"]
     assert "This holdout was opened 2 times" in second.words
