@@ -16,12 +16,16 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hpcpod.tournament.statistics import standard_error
+
 Array = NDArray[np.float64]
 
 DRAWS = 8192
 """Draws for a probability of being the best: its standard error is 0.006 at most."""
 SPREADS = 40
 """Points at which the spread of true means is integrated over."""
+LEVEL = 1e-12
+"""A relative difference below which two draws are level."""
 WIDEST = 4.0
 """The largest of them, in standard deviations of the means that were seen."""
 
@@ -54,8 +58,17 @@ class Posterior:
 
 
 def best_of(draws: Array) -> Array:
-    """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods)."""
-    return np.bincount(draws.argmax(axis=1), minlength=draws.shape[1]) / len(draws)
+    """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods); those
+    that are level share a draw."""
+    # Where every episode returned -200, the first of two algorithms was the best for certain.
+    first = leads(draws)
+    return np.asarray((first / first.sum(axis=1, keepdims=True)).mean(axis=0))
+
+
+def leads(draws: Array) -> NDArray[np.bool_]:
+    """True where a pod has the most of its draw, (..., pods), but for rounding."""
+    most = draws.max(axis=-1, keepdims=True)
+    return np.asarray(draws >= most - LEVEL * np.abs(most))
 
 
 def contenders(best: ArrayLike) -> float:
@@ -79,7 +92,7 @@ def covariance(samples: Sequence[Sample]) -> Array:
     """
     if any(len(sample.returns) < 2 for sample in samples):
         raise ValueError("a sample needs at least two returns")
-    errors = [np.std(each.returns, ddof=1) / math.sqrt(len(each.returns)) for each in samples]
+    errors = [standard_error(each.returns) for each in samples]
     whole = np.eye(len(samples))
     panels: dict[tuple[Hashable, int], list[int]] = {}
     for place, sample in enumerate(samples):

@@ -201,6 +201,15 @@ def test_equal_pods_train_equally_often(allocator: type[Thompson]) -> None:
     assert all(12 <= trained[f"p{i}"] <= 38 for i in range(4))
 
 
+@pytest.mark.parametrize("allocator", [Ocba, Thompson, Curves])
+def test_pods_whose_every_episode_returns_the_same_all_train(allocator: type[Thompson]) -> None:
+    flat = [pod(f"p{i}", *[-200.0] * (4 - i), error=0.0) for i in range(4)]
+    found = allocator(POPULATION).allocate(seen(*flat, spent=0.7))
+    assert sorted(found.order) == ["p0", "p1", "p2", "p3"] and not found.resting
+    if allocator is Thompson:  # what is known of their future differs, for the others
+        assert found.order == ("p3", "p2", "p1", "p0")
+
+
 def budgeted(
     allocator: str, *, minutes: float | None = None, steps: int | None = None, pods: int = 8
 ) -> Rules:

@@ -44,6 +44,13 @@ def test_the_odds_of_one_that_is_far_ahead() -> None:
     assert found == {"sac": 1.0, "ppo": 0.0}
 
 
+def test_algorithms_whose_every_episode_returns_the_same_keep_their_quotas() -> None:
+    of = {f"p{i}": "ppo" if i % 2 else "dqn" for i in range(8)}  # as MountainCar-v0's at first
+    known = odds({pod: (3, (-200.0,) * 16) for pod in of}, of)
+    assert known == pytest.approx({"ppo": 0.5, "dqn": 0.5})
+    assert places({"ppo": 4, "dqn": 4}, known) == {"ppo": 4, "dqn": 4}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("pods", [(4, 4), (6, 2), (2, 2, 2)])
 def test_equal_algorithms_keep_their_quotas(pods: tuple[int, ...]) -> None:
