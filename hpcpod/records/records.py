@@ -127,7 +127,7 @@ class PodState:
     """The pod whose place it took."""
     share: float = 0.0
     """Experience, on the axis of the run's budget, before which it neither rests nor gives way to a
-    copy: see ``tournament.budget``."""
+    copy, by the slots that are asked for: see ``tournament.budget.due``."""
     repeats: str | None = None
     """The pod whose hyperparameters it trains again from scratch, with another seed."""
     mutated: tuple[str, ...] = ()

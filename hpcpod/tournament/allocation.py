@@ -1,6 +1,6 @@
 """Allocation of a run's budget: what an allocator sees, what it decides, and what may be decided.
 
-An allocator is asked after each merge that has counted a round. It orders the pods, and may have
+An allocator is asked after each merge of rounds, failed ones too. It orders the pods, and may have
 some rest: a pod that rests keeps everything and trains again when an allocator says so. Where the
 budget is counted in environment steps, an idle slot costs nothing and resting pods are not trained.
 Where it is counted in seconds they have the last turns: a slot that finds nothing better trains one
@@ -233,14 +233,21 @@ def _candidate(
     )
 
 
-def refusal(allocation: Allocation, prospects: Prospects) -> str:
+def refusal(allocation: object, prospects: Prospects) -> str:
     """The reason why an allocation can't be carried out, in words; empty if it can."""
+    if not isinstance(allocation, Allocation):
+        return f"it gives a {type(allocation).__name__}, not an Allocation"
     known = {each.pod: each for each in prospects.candidates}
     living = {**known, **{each.pod: each for each in prospects.done}}
     idle = {**allocation.resting, **allocation.given_up}
     for pod in (*allocation.order, *idle):
         if pod not in known:
             return f"it names {pod!r}, which is no pod that has a round to train"
+        if not idle.get(pod, "rests"):
+            return f"it leaves {pod} without a round, and gives no reason"
+    # a run none of whose pods has finished a round has failed once one of them is gone
+    if allocation.given_up and not prospects.counted:
+        return f"it gives up {min(allocation.given_up)} before any pod has finished a round"
     for pod in (*allocation.succeeded, *allocation.again.values()):
         if pod not in living:
             return f"it has {pod!r} trained again, or replaced, which is no living pod"

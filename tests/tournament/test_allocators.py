@@ -36,7 +36,7 @@ from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import Rulings
 from hpcpod.tournament.stopping import limit_met
-from tests.tournament.world import report, rules
+from tests.tournament.world import failed, report, rules
 
 POPULATION = PopulationConfig()
 STEPS = 20_000
@@ -385,6 +385,28 @@ def test_refusals() -> None:
         "it leaves p0 without a round, which leads or is a control"
     )
     assert refusal(Allocation(resting={"p1": "no"}), known) == ""
+    assert refusal(Allocation(resting={"p1": ""}), known) == (
+        "it leaves p1 without a round, and gives no reason"
+    )
+    assert refusal(None, known) == "it gives a NoneType, not an Allocation"
+    cut = Allocation(given_up={"p1": "no"})
+    assert refusal(cut, known) == "it gives up p1 before any pod has finished a round"
+    assert refusal(cut, replace(known, counted=1)) == ""
+
+
+def test_a_pod_that_is_given_up_before_any_round_is_done_does_not_end_the_run() -> None:
+    class Cutting:
+        def allocate(self, prospects: Prospects) -> Allocation:
+            return Allocation(given_up={"p0003": "no"})
+
+    game = budgeted("fair", steps=64 * STEPS)
+    board = first_board(game, 0.0)
+    # a round that has failed is merged before any other has ended
+    done = [failed(order) for order in orders(board) if order.pod == "p0002"]
+    after = fold(board, done, replace(game, allocator=Cutting()), now=1.0)
+    assert (after.phase, len(after.living)) == ("running", 8)
+    (refused,) = after.decisions.values()
+    assert refused.kind == "refusal"
 
 
 def test_a_pod_that_is_given_up_ends() -> None:
