@@ -182,15 +182,7 @@ class Cohorts:
 
         It is past the warm-up, and leaves a copy something to train.
         """
-        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
-        found = []
-        for algorithm, kin in sorted(self._kin.items()):
-            rounds = {e.round for pod in kin for e in pod.history}
-            fit = (r for r in rounds if r >= first and (end is None or r < end))
-            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
-            if newest is not None:
-                found.append(self.cohort(algorithm, newest))
-        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
+        return self._latest
 
     def cohort(self, algorithm: str, round_number: int) -> Cohort:
         """Those among whom pods of an algorithm are compared at a round."""
@@ -252,6 +244,18 @@ class Cohorts:
             self.members[old.algorithm] -= 1
             self.copies[old.algorithm, old.judged] += 1
         self.members[child.algorithm] += 1
+
+    @cached_property
+    def _latest(self) -> Cohort | None:  # each of the dead asks
+        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
+        found = []
+        for algorithm, kin in sorted(self._kin.items()):
+            rounds = {e.round for pod in kin for e in pod.history}
+            fit = (r for r in rounds if r >= first and (end is None or r < end))
+            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
+            if newest is not None:
+                found.append(self.cohort(algorithm, newest))
+        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
 
     def _hopeless(self, algorithm: str) -> bool:
         """True if an algorithm's pods only ever fail."""
