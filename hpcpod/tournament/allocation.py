@@ -113,8 +113,8 @@ class Prospects:
     key: int
     """Root of every draw."""
     slots: int | None = None
-    """Slots that the configuration asks for, or else those that were at work; None: neither is
-    known yet."""
+    """Slots that the configuration asks for; else those that were at work, where the budget is in
+    seconds; None: unknown."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
     counted: int = 0
@@ -194,7 +194,10 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     first = leading(board)
     living = board.living
     working = slots_at_work(board, config, now)
-    slots = slots_of(config) or (None if working is None else round(working))
+    slots = slots_of(config)
+    # of steps slots idle, and the clock would decide what equal reports lead to
+    if slots is None and axis == "seconds" and working is not None:
+        slots = round(working)
     every = [_candidate(pod, first, axis, config, working) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
