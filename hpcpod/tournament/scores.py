@@ -26,6 +26,8 @@ SPREADS = 40
 """Points at which the spread of true means is integrated over."""
 LEVEL = 1e-12
 """A relative difference below which two draws are level."""
+SMALLEST = 1e-140
+"""A spread below this is none: its square is 0."""
 WIDEST = 4.0
 """The largest of them, in standard deviations of the means that were seen."""
 
@@ -96,7 +98,7 @@ def covariance(samples: Sequence[Sample]) -> Array:
     whole = np.eye(len(samples))
     panels: dict[tuple[Hashable, int], list[int]] = {}
     for place, sample in enumerate(samples):
-        if sample.seeds is not None and errors[place] > 0:
+        if sample.seeds is not None and errors[place] > SMALLEST:
             panels.setdefault((sample.seeds, len(sample.returns)), []).append(place)
     for (_, episodes), places in panels.items():
         if len(places) > 1 and episodes > 3:
@@ -149,7 +151,8 @@ def posterior(means: ArrayLike, errors: Array, *, key: int = 0, draws: int = DRA
     if np.count_nonzero(errors) > np.count_nonzero(values):  # 13 ms for 96 pods, at each merge
         values, vectors = np.linalg.eigh(errors)
     values = np.maximum(values, 0.0)
-    spread = seen.std(ddof=1) or 1e-12
+    spread = seen.std(ddof=1)
+    spread = spread if spread > SMALLEST else 1e-12
     taus = spread * WIDEST * (np.arange(SPREADS) + 0.5) / SPREADS
     total = values + taus[:, None] ** 2  # (taus, pods), in the covariance's eigenvectors' axes
     ones, y = vectors.sum(axis=0), vectors.T @ seen

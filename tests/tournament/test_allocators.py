@@ -100,6 +100,25 @@ def test_without_a_budget_the_better_half_goes_on_at_each_rung() -> None:
     assert set(found.order) == {"p7", "p5", "p4"}  # at rung 4 one of p6, p7
 
 
+def test_a_copy_that_remembers_no_rung_is_not_compared_there() -> None:
+    """Its parent was dead, and only the best evaluation of that was kept."""
+    late = pod("late", 0.0, 0.0, 0.0, -5.0)
+    late = replace(late, curve=late.curve[3:])
+    pods = [late, *(pod(f"p{i}", float(i), float(i)) for i in range(4))]
+    found = Halving(POPULATION).allocate(seen(*pods, spent=None, rounds=16))
+    assert set(found.order) == {"late", "p2", "p3"}  # of four at rung 1 and at rung 2
+
+
+def test_where_pods_cross_between_rungs_the_best_goes_on() -> None:
+    ahead = [pod("a", 3.0, 1.0), pod("b", 2.0, 0.0)]  # at rung 1
+    behind = [pod("c", 1.0, 3.0), pod("d", 0.0, 2.0)]  # and at rung 2 these are
+    crossed = seen(*ahead, *behind, spent=None, rounds=16)
+    found = Halving(POPULATION).allocate(crossed)
+    assert (found.order, refusal(found, crossed)) == (("c",), "")
+    ended = replace(crossed, done=(pod("e", *[9.0] * 16),))  # with it the run may end
+    assert Halving(POPULATION).allocate(ended).order == ()
+
+
 def test_by_default_pods_rest_where_a_budget_is_limited_and_slots_are_few() -> None:
     auto, halving = Auto(POPULATION), Halving(POPULATION)
     few = seen(*EIGHT, spent=0.9)

@@ -103,6 +103,12 @@ def test_pods_that_never_vary_are_known() -> None:
     assert two.best == pytest.approx([0.5, 0.0, 0.5])
 
 
+def test_returns_whose_squares_are_0_have_no_spread() -> None:
+    samples = [Sample((k * 1e-300, 2e-300, 1e-300, 0.0), 3) for k in (1.0, 2.0)]
+    assert not covariance(samples).any()
+    assert posterior(means_of(samples), covariance(samples)).best.tolist() == [0.0, 1.0]
+
+
 def test_panels_without_a_spread_say_nothing_of_the_others_correlation() -> None:
     rng = np.random.default_rng(0)
     noisy = panels(rng, np.zeros(3), 12, 0.9)

@@ -56,10 +56,13 @@ class Halving:
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         kept = names(prospects.scored)
         for rung in rungs(prospects):
-            there = [each for each in prospects.rivals if each.rounds >= rung]
+            # a copy of a dead pod remembers nothing that comes before it
+            there = [e for e in prospects.rivals if e.curve[0].round <= rung <= e.rounds]
             passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
             kept -= names(passing[math.ceil(len(passing) / 2) :])
         kept |= always(prospects.scored, self._warmup)
+        if not (kept or prospects.unscored or prospects.done):  # each lost at some rung
+            kept = names(prospects.scored[:1])
         return divided(prospects, kept, "it is in the worse half of those at its rung")
 
 
