@@ -233,10 +233,9 @@ def _of_kin(board: Board) -> dict[str, float]:
     of which no pod has finished one: the minutes of the first ones are unknown."""
     known: dict[str, list[float]] = {}
     for pod in board.living:
-        birth = pod.birth
-        if birth is not None and birth.begins is not None and birth.ends is not None:
-            if birth.ends > birth.begins:
-                known.setdefault(pod.algorithm, []).append(birth.ends - birth.begins)
+        begins, ends = (None, None) if pod.birth is None else (pod.birth.begins, pod.birth.ends)
+        if begins is not None and ends is not None and ends > begins:
+            known.setdefault(pod.algorithm, []).append(ends - begins)
     return {algorithm: median(parts) for algorithm, parts in known.items()}
 
 
