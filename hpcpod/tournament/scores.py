@@ -63,8 +63,9 @@ def best_of(draws: Array) -> Array:
     """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods); those
     that are level share a draw."""
     # Where every episode returned -200, the first of two algorithms was the best for certain.
-    first = leads(draws)
-    return np.asarray((first / first.sum(axis=1, keepdims=True)).mean(axis=0))
+    draw, pod = np.nonzero(leads(draws))
+    shares = 1 / np.bincount(draw)
+    return np.bincount(pod, weights=shares[draw], minlength=draws.shape[1]) / len(draws)
 
 
 def leads(draws: Array) -> NDArray[np.bool_]:
