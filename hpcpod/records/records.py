@@ -278,6 +278,8 @@ class Board:
     """Sets of fresh seeds that these attempts took."""
     worst: float | None = None
     """The lowest return that any episode of the run had, in panels and on fresh seeds."""
+    floor: float | None = None
+    """The lowest median of a panel that the run had: one strange episode does not move it."""
     compared: int = 0
     """``rounds`` when a pod was last compared with others."""
     compared_at: float | None = None

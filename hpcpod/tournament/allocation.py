@@ -123,6 +123,8 @@ class Prospects:
     """The worst return of an episode that the run has seen."""
     share: float = 0.0
     """Experience that a fresh draw would have a right to, on the budget's axis."""
+    floor: float | None = None
+    """The lowest median of a panel that the run has seen."""
 
     @cached_property
     def scored(self) -> list[Candidate]:
@@ -205,7 +207,7 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
         config.population.pods.max, key, slots,
         tuple(compress(every, map(not_, trains))), board.rounds, board.worst,
-        due(later_share(config, working), config, working),
+        due(later_share(config, working), config, working), board.floor,
     )  # fmt: skip
 
 
