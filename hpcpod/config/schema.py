@@ -23,8 +23,6 @@ from hpcpod.config.stopping import StopConfig as StopConfig
 
 Wrapper = str | dict[str, dict[str, object]]
 
-LARGEST_SHARE = 1e9
-"""Of an algorithm; those of all are added, and 1e308 twice is no number."""
 LONGEST_NAME = 200
 """Bytes of a run's name: a filesystem takes 255, and names such as ``<name>.h5`` are longer."""
 
@@ -200,9 +198,8 @@ class PopulationConfig(Limited):
         if not self.algorithms:
             raise ValueError("algorithms must name at least one algorithm, such as {ppo: 1}")
         for name, share in self.algorithms.items():
-            if not 0 < share <= LARGEST_SHARE:
-                said = f"must be above 0 and at most {LARGEST_SHARE:g}"
-                raise ValueError(f"algorithms.{name} {said}, got {share}")
+            if not share > 0:
+                raise ValueError(f"algorithms.{name} must be above 0, got {share}")
         if len(self.algorithms) > self.pods.max:
             raise ValueError(
                 f"pods.max is {self.pods.max}, fewer than the {len(self.algorithms)} algorithms"

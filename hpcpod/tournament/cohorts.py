@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, inf
+from math import ceil, inf, isinf
 from statistics import median
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
@@ -350,9 +350,11 @@ def broken(board: Board) -> set[str]:
 
 def quotas(population: PopulationConfig) -> dict[str, int]:
     """Places of each algorithm: its share by largest remainder, and at least one."""
-    total = population.pods.max
-    whole = sum(population.algorithms.values())
-    ideal = {name: total * share / whole for name, share in population.algorithms.items()}
+    total, shares = population.pods.max, population.algorithms
+    if isinf(total * sum(shares.values())):  # 1e308 twice
+        shares = {name: share / max(shares.values()) for name, share in shares.items()}
+    whole = sum(shares.values())
+    ideal = {name: total * share / whole for name, share in shares.items()}
     quota = {name: max(1, int(exact)) for name, exact in ideal.items()}
     while (unfilled := total - sum(quota.values())) != 0:
         if unfilled > 0:

@@ -310,8 +310,6 @@ def test_limits_hold_for_what_is_built_in_python_too() -> None:
         PodConfig(checkpoint_seconds=float("nan"))
     with pytest.raises(ValueError, match=r"algorithms.ppo must be above 0"):
         PopulationConfig(algorithms={"ppo": -1})
-    with pytest.raises(ValueError, match=r"algorithms.dqn must be above 0 and at most 1e\+09"):
-        PopulationConfig(algorithms={"ppo": 1, "dqn": 1e308})  # its places were a traceback
     with pytest.raises(ValueError, match="fewer than the 2 algorithms"):
         PopulationConfig(pods=PodsConfig(1, 1), algorithms={"ppo": 1, "dqn": 1})
 
