@@ -168,14 +168,14 @@ class PopulationConfig(Limited):
     of what rounds have gained."""
     allocator: str = "auto"
     """The rule that says who trains the next round, who rests and who is given up: a name or a
-    path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` if there are
-    fewer slots than pods; else ``fair``. ``fair``: every pod trains as much. ``halving``: each
-    stage of the budget trains half as many pods as the one before; where the best of a stage stand
-    still, a pod that still gains, or else a fresh draw, gets half of the slots. ``replicates``: so,
-    too, and the best that have trained all of ``stop.rounds`` are trained again from scratch with
-    other seeds. ``ocba``: rounds go where they tell the best apart. ``thompson``: a pod trains as
-    often as it may be the best. ``curves``: by where learning curves will be when the budget
-    ends."""
+    path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` unless each pod
+    is asked a slot for, as on a cluster without ``cluster.slots``; else ``fair``. ``fair``: every
+    pod trains as much. ``halving``: each stage of the budget trains half as many pods as the one
+    before; where the best of a stage stand still, a pod that still gains, or else a fresh draw,
+    gets half of the slots. ``replicates``: so, too, and the best that have trained all of
+    ``stop.rounds`` are trained again from scratch with other seeds. ``ocba``: rounds go where they
+    tell the best apart. ``thompson``: a pod trains as often as it may be the best. ``curves``: by
+    where learning curves will be when the budget ends."""
     budget: Literal["env_steps", "seconds"] | None = None
     """The budget that an allocator spends: ``seconds`` of slots, or ``env_steps``, where a slot may
     idle while pods rest. Null: ``seconds`` with ``stop.minutes``, else ``env_steps``."""

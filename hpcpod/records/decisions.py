@@ -61,7 +61,8 @@ class Decision:
     pod: str
     """The pod that it is about; of a birth the child; empty if it is about all."""
     rule: str
-    """The name or dotted path of the updater, generator or allocator; of a barrier the scheme."""
+    """The name or dotted path of the updater, generator or allocator that made it, or whose answer
+    is refused; of a barrier the scheme."""
     outcome: str
     """The decision and its reason, in one sentence."""
     time: float

@@ -127,7 +127,7 @@ class PodState:
     """The pod whose place it took."""
     share: float = 0.0
     """Experience, on the axis of the run's budget, before which it neither rests nor gives way to a
-    copy: see ``tournament.budget``."""
+    copy, by the slots that are asked for: see ``tournament.budget.due``."""
     repeats: str | None = None
     """The pod whose hyperparameters it trains again from scratch, with another seed."""
     mutated: tuple[str, ...] = ()
@@ -278,6 +278,8 @@ class Board:
     """Sets of fresh seeds that these attempts took."""
     worst: float | None = None
     """The lowest return that any episode of the run had, in panels and on fresh seeds."""
+    floor: float | None = None
+    """The lowest median of a panel that the run had: one strange episode does not move it."""
     compared: int = 0
     """``rounds`` when a pod was last compared with others."""
     compared_at: float | None = None

@@ -261,6 +261,8 @@ def _origin(pod: PodState) -> str:
         if pod.origin is not None:
             return f"{pod.id} {pod.algorithm} {pod.origin.begun}, of another run"
         kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
+        if pod.evidence:
+            kind += f"; {pod.evidence}" if pod.control else f": {pod.evidence}"
         if pod.repeats is not None:
             kind = f"{pod.repeats}'s training again with another seed: {pod.evidence}"
         return f"{pod.id} {pod.algorithm} is {kind}"
@@ -280,6 +282,8 @@ def _fate(seen: Snapshot, pod: PodState) -> str:
         return f"it is dead: {pod.fate_reason}{replaced}; {word}"
     evidence = next((other.evidence for other in heirs if other.evidence), pod.fate_reason)
     last = f" after round {pod.judged}" if pod.judged else ""
+    if pod.fate == "given up":
+        return f"it was given up{last}, and nothing took its place: {pod.fate_reason}"
     return f"it was replaced{heir}{last}, because {evidence or 'it was beaten'}"
 
 

@@ -42,7 +42,7 @@ class PodScore:
     iqm_high: float
     """Upper end of it."""
     best: float
-    """Probability that no living pod has a higher true mean."""
+    """Probability of the highest true mean of the living pods; those that are level share it."""
     improves: float | None
     """Probability that an episode returns more than the first pod's: seed by seed if they stand at
     the same round; None of the first."""

@@ -91,7 +91,10 @@ def _cases() -> tuple[tuple[str, Prospects], ...]:
         pods = tuple(_candidate(place, curve) for place, curve in enumerate(means))
         for spent in (None, 0.6) if len(pods) < MANY else (0.6,):
             left = None if spent is None else 1e5 * (1 - spent)
-            odd = Prospects(pods, "env_steps", spent, left, 9, max(1, len(pods)), key=5)
+            odd = Prospects(
+                pods, "env_steps", spent, left, 9, max(1, len(pods)), key=5,
+                counted=sum(map(len, means)),
+            )  # fmt: skip
             found.append((f"{name}, {spent} of the budget spent", odd))
     return tuple(found)
 
@@ -111,5 +114,3 @@ def _check(name: str, seen: Prospects, found: Allocation) -> None:
     both = [pod for pod in found.order if pod in idle]
     assert not both, f"{name}: {both[0]} trains and does not"
     assert len(set(found.order)) == len(found.order), f"{name}: the order names a pod twice"
-    mute = [pod for pod, reason in idle.items() if not reason]
-    assert not mute, f"{name}: no reason is given why {mute[0]} does not train"

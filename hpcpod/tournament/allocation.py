@@ -1,6 +1,6 @@
 """Allocation of a run's budget: what an allocator sees, what it decides, and what may be decided.
 
-An allocator is asked after each merge that has counted a round. It orders the pods, and may have
+An allocator is asked after each merge of rounds, failed ones too. It orders the pods, and may have
 some rest: a pod that rests keeps everything and trains again when an allocator says so. Where the
 budget is counted in environment steps, an idle slot costs nothing and resting pods are not trained.
 Where it is counted in seconds they have the last turns: a slot that finds nothing better trains one
@@ -113,8 +113,8 @@ class Prospects:
     key: int
     """Root of every draw."""
     slots: int | None = None
-    """Slots that the configuration asks for, or else those that were at work; None: neither is
-    known yet."""
+    """Slots that the configuration asks for; else those that were at work, where the budget is in
+    seconds; None: unknown."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
     counted: int = 0
@@ -123,6 +123,8 @@ class Prospects:
     """The worst return of an episode that the run has seen."""
     share: float = 0.0
     """Experience that a fresh draw would have a right to, on the budget's axis."""
+    floor: float | None = None
+    """The lowest median of a panel that the run has seen."""
 
     @cached_property
     def scored(self) -> list[Candidate]:
@@ -194,7 +196,10 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     first = leading(board)
     living = board.living
     working = slots_at_work(board, config, now)
-    slots = slots_of(config) or (None if working is None else round(working))
+    slots = slots_of(config)
+    # of steps slots idle, and the clock would decide what equal reports lead to
+    if slots is None and axis == "seconds" and working is not None:
+        slots = round(working)
     every = [_candidate(pod, first, axis, config, working) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
@@ -202,7 +207,7 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
         config.population.pods.max, key, slots,
         tuple(compress(every, map(not_, trains))), board.rounds, board.worst,
-        due(later_share(config, working), config, working),
+        due(later_share(config, working), config, working), board.floor,
     )  # fmt: skip
 
 
@@ -233,14 +238,21 @@ def _candidate(
     )
 
 
-def refusal(allocation: Allocation, prospects: Prospects) -> str:
+def refusal(allocation: object, prospects: Prospects) -> str:
     """The reason why an allocation can't be carried out, in words; empty if it can."""
+    if not isinstance(allocation, Allocation):
+        return f"it gives a {type(allocation).__name__}, not an Allocation"
     known = {each.pod: each for each in prospects.candidates}
     living = {**known, **{each.pod: each for each in prospects.done}}
     idle = {**allocation.resting, **allocation.given_up}
     for pod in (*allocation.order, *idle):
         if pod not in known:
             return f"it names {pod!r}, which is no pod that has a round to train"
+        if not idle.get(pod, "rests"):
+            return f"it leaves {pod} without a round, and gives no reason"
+    # a run none of whose pods has finished a round has failed once one of them is gone
+    if allocation.given_up and not prospects.counted:
+        return f"it gives up {min(allocation.given_up)} before any pod has finished a round"
     for pod in (*allocation.succeeded, *allocation.again.values()):
         if pod not in living:
             return f"it has {pod!r} trained again, or replaced, which is no living pod"

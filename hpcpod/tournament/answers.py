@@ -1,4 +1,4 @@
-"""Answers of a user's rules, held against the types of their fields before they are published.
+"""Answers of a user's rules, held against what can be, and against the types of their fields.
 
 JSON has none of NumPy's values, and whoever reads a board takes no value of another type than its
 field's: one of either in a pod or a decision would end every merge, or the board for all.
@@ -10,8 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from hpcpod.records.records import Hyperparameters, Verdict, decode, encode
+from hpcpod.errors import ImpossibleBirth
+from hpcpod.records.records import Hyperparameters, PodState, Report, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
+from hpcpod.tournament.budget import due
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh
 
 
@@ -47,3 +51,46 @@ def _from_json(field: object, value: object) -> object:
 def _refuse(value: object) -> NoReturn:
     kind = type(value)  # json's own words call a numpy.bool a bool
     raise TypeError(f"{value!r} is a {kind.__module__}.{kind.__qualname__}, which JSON has not")
+
+
+def wrong_verdict(found: object, cohorts: Cohorts, report: Report) -> str:
+    """The reason why an updater's verdict on a report can't stand, in words; empty if it can."""
+    if not isinstance(found, Verdict):
+        return f"it gives a {type(found).__name__}, not a Verdict"
+    for rival in found.beaten_by:
+        if rival == report.pod or rival not in cohorts.board.pods:
+            return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
+    known = {each.round for each in cohorts.board.pods[report.pod].evaluations}
+    if found.round and found.round not in known:  # of a later one it would never be compared again
+        return f"it compares {report.pod} at round {found.round}, at which it has no evaluation"
+    return ""
+
+
+def wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodState) -> str:
+    """The reason why a generator's answer about a pod can't be carried out, in words; empty if it
+    can."""
+    if found is None:
+        return "it names no successor of a pod that has failed" if old.fate != "alive" else ""
+    if not isinstance(found, (Copy, Fresh)):
+        return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
+    if old.fate == "alive" and not cohorts.spare(old):
+        what = "a control" if old.control else f"the last {old.algorithm}"
+        if cohorts.young(old):
+            share = due(old.share, cohorts.config, cohorts.slots)
+            what = f"a pod that has not had its first share of the budget, {share:.6g}"
+        return f"it replaces {old.id}, which is {what}"
+    if isinstance(found, Fresh):
+        algorithm = found.algorithm
+        if algorithm not in cohorts.algorithms:
+            return f"there is no algorithm {algorithm!r}"
+    elif found.parent not in cohorts.board.pods:
+        return f"there is no pod {found.parent!r} to copy"
+    else:
+        algorithm = cohorts.board.pods[found.parent].algorithm
+    if misfit := cohorts.algorithms[algorithm].misfit(found.hyperparameters):
+        return f"{algorithm}: {misfit}"
+    try:
+        offspring.child("p0000", found)
+    except ImpossibleBirth as error:
+        return str(error)
+    return ""

@@ -63,6 +63,19 @@ def deadline(board: Board, config: RunConfig) -> float | None:
     return begun + config.population.deadline * max(0.0, met - begun)
 
 
+def resumed(board: Board, seconds: float) -> Board:
+    """The board of an extended run that goes on after so many seconds in which no slot worked: they
+    count neither for ``stop.minutes`` nor for its barrier's deadline."""
+    barrier, begun = board.barrier, since(board)
+    # a run that was extended after a day waited six hours for a slot that hung
+    barrier = replace(
+        barrier,
+        since=None if begun is None else begun + seconds,
+        met=None if barrier.met is None else barrier.met + seconds,
+    )
+    return replace(board, idle=board.idle + seconds, halted=None, barrier=barrier)
+
+
 def checked(board: Board, config: RunConfig, now: float) -> Board:
     """The board with the time since which the quorum has been at the barrier.
 

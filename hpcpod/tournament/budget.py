@@ -8,6 +8,7 @@ the birth that its process was given.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 from typing import Literal
@@ -44,13 +45,14 @@ def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> 
         now: Unix time in seconds.
     """
     new: dict[str, PodState] = {}
+    living, kin = len(board.living), {} if before is None else _of_kin(before)
     for name, pod in board.pods.items():
         birth, known = pod.birth, None if before is None else before.pods.get(name)
         last = None if known is None else known.birth
         if birth is None or birth is last:
             continue
         if last is None or (last.round, last.checkpoint) != (birth.round, birth.checkpoint):
-            new[name] = replace(pod, birth=_dated(birth, last, board, before, config, now))
+            new[name] = replace(pod, birth=_dated(birth, last, board, living, kin, config, now))
     return replace(board, pods={**board.pods, **new}) if new else board
 
 
@@ -209,7 +211,8 @@ def _dated(
     birth: Birth,
     last: Birth | None,
     board: Board,
-    before: Board | None,
+    living: int,
+    kin: Mapping[str, float],
     config: RunConfig,
     now: float,
 ) -> Birth:
@@ -217,20 +220,23 @@ def _dated(
     if begins is None:
         return replace(birth, begins=None, ends=None)
     if total is not None:  # a first guess: meanwhile each of the others trains a round, too
-        took = len(board.living) * config.round.env_steps / total
+        took = living * config.round.env_steps / total
     if last is not None and last.begins is not None and last.round < birth.round:
         took = max(0.0, begins - last.begins)
-    elif total is None and before is not None:
-        took = _of_kin(birth.algorithm, before)
+    elif total is None:
+        took = kin.get(birth.algorithm, 0.0)
     return _lasting(birth, begins, took, config)
 
 
-def _of_kin(algorithm: str, board: Board) -> float:
-    """The part of the budget that a round of an algorithm takes by its pods' births; 0
-    while none has finished one: the minutes of the first ones are unknown."""
-    births = [p.birth for p in board.living if p.algorithm == algorithm and p.birth is not None]
-    known = [b.ends - b.begins for b in births if b.begins is not None and b.ends is not None]
-    return median([part for part in known if part > 0] or [0.0])
+def _of_kin(board: Board) -> dict[str, float]:
+    """The part of the budget that a round of each algorithm takes by its pods' births; none of one
+    of which no pod has finished one: the minutes of the first ones are unknown."""
+    known: dict[str, list[float]] = {}
+    for pod in board.living:
+        begins, ends = (None, None) if pod.birth is None else (pod.birth.begins, pod.birth.ends)
+        if begins is not None and ends is not None and ends > begins:
+            known.setdefault(pod.algorithm, []).append(ends - begins)
+    return {algorithm: median(parts) for algorithm, parts in known.items()}
 
 
 def _lasting(birth: Birth, begins: float, took: float, config: RunConfig) -> Birth:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, inf
+from math import ceil, inf, isinf
 from statistics import median
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
@@ -182,15 +182,7 @@ class Cohorts:
 
         It is past the warm-up, and leaves a copy something to train.
         """
-        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
-        found = []
-        for algorithm, kin in sorted(self._kin.items()):
-            rounds = {e.round for pod in kin for e in pod.history}
-            fit = (r for r in rounds if r >= first and (end is None or r < end))
-            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
-            if newest is not None:
-                found.append(self.cohort(algorithm, newest))
-        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
+        return self._latest
 
     def cohort(self, algorithm: str, round_number: int) -> Cohort:
         """Those among whom pods of an algorithm are compared at a round."""
@@ -252,6 +244,18 @@ class Cohorts:
             self.members[old.algorithm] -= 1
             self.copies[old.algorithm, old.judged] += 1
         self.members[child.algorithm] += 1
+
+    @cached_property
+    def _latest(self) -> Cohort | None:  # each of the dead asks
+        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
+        found = []
+        for algorithm, kin in sorted(self._kin.items()):
+            rounds = {e.round for pod in kin for e in pod.history}
+            fit = (r for r in rounds if r >= first and (end is None or r < end))
+            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
+            if newest is not None:
+                found.append(self.cohort(algorithm, newest))
+        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
 
     def _hopeless(self, algorithm: str) -> bool:
         """True if an algorithm's pods only ever fail."""
@@ -346,9 +350,11 @@ def broken(board: Board) -> set[str]:
 
 def quotas(population: PopulationConfig) -> dict[str, int]:
     """Places of each algorithm: its share by largest remainder, and at least one."""
-    total = population.pods.max
-    whole = sum(population.algorithms.values())
-    ideal = {name: total * share / whole for name, share in population.algorithms.items()}
+    total, shares = population.pods.max, population.algorithms
+    if isinf(total * sum(shares.values())):  # 1e308 twice
+        shares = {name: share / max(shares.values()) for name, share in shares.items()}
+    whole = sum(shares.values())
+    ideal = {name: total * share / whole for name, share in shares.items()}
     quota = {name: max(1, int(exact)) for name, exact in ideal.items()}
     while (unfilled := total - sum(quota.values())) != 0:
         if unfilled > 0:

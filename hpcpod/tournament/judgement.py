@@ -80,13 +80,16 @@ def _second(cohorts: Cohorts, pod: PodState, test: Test) -> Verdict | None:
 
 
 def rivals(cohorts: Cohorts, cohort: Cohort, pod: PodState) -> Iterator[str]:
-    """The best of a cohort, but for those that stand in it by their cost alone, with an evaluation
-    at less than the cost at which the pod was compared last, or made as a copy."""
+    """The best of a cohort, but for the pod itself, where few may be replaced, and for those that
+    stand in it by their cost alone, with an evaluation at less than the cost at which the pod was
+    compared last, or made as a copy."""
     last = max(pod.judged, pod.parent_round)
     cost = max(
         (standing.cost for standing in pod.evaluations if standing.round <= last), default=0.0
     )
     for rival in cohort.best:
+        if rival == pod.id:
+            continue
         standing = cohort.standings[rival]
         kin = cohorts.board.pods[rival].algorithm == pod.algorithm
         # else fast pods were gone in 12 of 12 runs, though all were equal

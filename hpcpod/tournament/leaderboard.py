@@ -11,7 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
-from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
+from hpcpod.tournament.barrier import (
+    at_barrier,
+    checked,
+    first_barrier,
+    opened,
+    opens,
+    resumed,
+)
 from hpcpod.tournament.budget import dated, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.heirs import Parent, heir, heirs, inherits, taught
@@ -75,7 +82,7 @@ def begin(board: Board, now: float) -> Board:
     if board.phase == "finished":
         return board
     if board.halted is not None:
-        return replace(board, idle=board.idle + now - board.halted, halted=None)
+        return resumed(board, now - board.halted)
     return board if board.began is not None else replace(board, began=now)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from hpcpod.errors import ImpossibleBirth, UnusablePlugin, in_words
+from hpcpod.errors import UnusablePlugin, in_words
 from hpcpod.records.records import (
     Board,
     Decision,
@@ -25,7 +25,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
-from hpcpod.tournament.answers import unkept
+from hpcpod.tournament.answers import unkept, wrong_birth, wrong_verdict
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.budget import later_share, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts
@@ -37,6 +37,8 @@ from hpcpod.tournament.updaters import PairedGate
 
 log = logging.getLogger(__name__)
 
+BUILT_IN = {"updater": "paired_gate", "generator": "gentle_truncation", "allocator": "fair"}
+"""The rule that decides where a part's answer is refused."""
 SECONDS = 10.0
 """Time that a user's rule has for one decision: all slots that report wait for it."""
 
@@ -52,6 +54,8 @@ class Rulings:
         self._rules = rules
         self._board = board
         self._now = now
+        self._by: dict[str, str] = {}
+        """The rule that made a part's last decision."""
         population = rules.config.population
         self._updater, self._generator = PairedGate(population), GentleTruncation(population)
 
@@ -61,7 +65,7 @@ class Rulings:
             "updater",
             report.pod,
             lambda: self._rules.updater.judge(cohorts, report),
-            lambda found: _wrong_verdict(found, cohorts, report),
+            lambda found: wrong_verdict(found, cohorts, report),
             lambda: self._updater.judge(cohorts, report),
         )
         if verdict.round and counts:
@@ -129,7 +133,7 @@ class Rulings:
             self._note("look", made.pod, "updater",
                 f"it came close to being beaten by {test.rival} at round {made.round}: both play"
                 f" {further} further episodes",
-                round=made.round, others=(test.rival,),
+                round=made.round, others=(test.rival,), rule=made.rule,
                 numbers={"mean": test.mean, "low": test.low},
             )  # fmt: skip
         return board
@@ -169,7 +173,7 @@ class Rulings:
             "generator",
             old.id,
             ask,
-            lambda found: _wrong_birth(found, cohorts, offspring, old),
+            lambda found: wrong_birth(found, cohorts, offspring, old),
             instead,
         )
         if decision is None:
@@ -221,7 +225,7 @@ class Rulings:
             pod: ("rest", why) for pod, why in allocation.resting.items() if not known[pod].rests
         }
         changes |= {
-            pod: ("train", "its prospects are among the best again")
+            pod: ("train", "it rests no longer")
             for pod, each in known.items()
             if each.rests and pod not in {**allocation.resting, **allocation.succeeded}
         }
@@ -245,6 +249,7 @@ class Rulings:
         """The answer of a rule, or if that is refused, the built-in one's."""
         rule = getattr(self._rules, part)
         own = type(rule).__module__.startswith("hpcpod.")
+        self._by[part] = BUILT_IN[part]
         if part in self._rules.silent:  # a part that took too long once would each time
             return instead()
         try:
@@ -256,6 +261,7 @@ class Rulings:
         except Exception as error:  # a user's own may raise whatever it likes
             reason = in_words(error)
         if not reason:
+            del self._by[part]
             return answer
         about = f" about {pod}" if pod else ""
         log.warning("population.%s: its decision%s is refused: %s", part, about, reason)
@@ -272,7 +278,9 @@ class Rulings:
         numbers: Mapping[str, float] | None = None,
         **more: Any,
     ) -> None:
-        rule = getattr(self._rules.config.population, part)
+        configured = getattr(self._rules.config.population, part)
+        by = configured if kind == "refusal" else self._by.get(part, configured)
+        rule = more.pop("rule", by)
         time, rounds = self._now, self._board.rounds
         self.made.append(
             Decision(kind, pod, rule, outcome, time, rounds, numbers=numbers or {}, **more)
@@ -357,39 +365,3 @@ def in_short(verdict: Verdict) -> str:
 def _compared(verdict: Verdict) -> tuple[str, ...]:
     """The rivals of a verdict, by name."""
     return tuple(sorted({test.rival for test in verdict.tests} | set(verdict.beaten_by)))
-
-
-def _wrong_verdict(found: object, cohorts: Cohorts, report: Report) -> str:
-    if not isinstance(found, Verdict):
-        return f"it gives a {type(found).__name__}, not a Verdict"
-    for rival in found.beaten_by:
-        if rival == report.pod or rival not in cohorts.board.pods:
-            return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
-    return ""
-
-
-def _wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodState) -> str:
-    if found is None:
-        return "it names no successor of a pod that has failed" if old.fate != "alive" else ""
-    if not isinstance(found, (Copy, Fresh)):
-        return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
-    if old.fate == "alive" and not cohorts.spare(old):
-        what = "a control" if old.control else f"the last {old.algorithm}"
-        if cohorts.young(old):
-            what = f"a pod that has not had its first share of the budget, {old.share:.6g}"
-        return f"it replaces {old.id}, which is {what}"
-    if isinstance(found, Fresh):
-        algorithm = found.algorithm
-        if algorithm not in cohorts.algorithms:
-            return f"there is no algorithm {algorithm!r}"
-    elif found.parent not in cohorts.board.pods:
-        return f"there is no pod {found.parent!r} to copy"
-    else:
-        algorithm = cohorts.board.pods[found.parent].algorithm
-    if misfit := cohorts.algorithms[algorithm].misfit(found.hyperparameters):
-        return f"{algorithm}: {misfit}"
-    try:
-        offspring.child("p0000", found)
-    except ImpossibleBirth as error:
-        return str(error)
-    return ""

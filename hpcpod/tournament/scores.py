@@ -16,12 +16,18 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hpcpod.tournament.statistics import standard_error
+
 Array = NDArray[np.float64]
 
 DRAWS = 8192
 """Draws for a probability of being the best: its standard error is 0.006 at most."""
 SPREADS = 40
 """Points at which the spread of true means is integrated over."""
+LEVEL = 1e-12
+"""A relative difference below which two draws are level."""
+SMALLEST = 1e-140
+"""A spread below this is none: its square is 0."""
 WIDEST = 4.0
 """The largest of them, in standard deviations of the means that were seen."""
 
@@ -54,8 +60,18 @@ class Posterior:
 
 
 def best_of(draws: Array) -> Array:
-    """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods)."""
-    return np.bincount(draws.argmax(axis=1), minlength=draws.shape[1]) / len(draws)
+    """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods); those
+    that are level share a draw."""
+    # Where every episode returned -200, the first of two algorithms was the best for certain.
+    draw, pod = np.nonzero(leads(draws))
+    shares = 1 / np.bincount(draw)
+    return np.bincount(pod, weights=shares[draw], minlength=draws.shape[1]) / len(draws)
+
+
+def leads(draws: Array) -> NDArray[np.bool_]:
+    """True where a pod has the most of its draw, (..., pods), but for rounding."""
+    most = draws.max(axis=-1, keepdims=True)
+    return np.asarray(draws >= most - LEVEL * np.abs(most))
 
 
 def contenders(best: ArrayLike) -> float:
@@ -79,11 +95,11 @@ def covariance(samples: Sequence[Sample]) -> Array:
     """
     if any(len(sample.returns) < 2 for sample in samples):
         raise ValueError("a sample needs at least two returns")
-    errors = [np.std(each.returns, ddof=1) / math.sqrt(len(each.returns)) for each in samples]
+    errors = [standard_error(each.returns) for each in samples]
     whole = np.eye(len(samples))
     panels: dict[tuple[Hashable, int], list[int]] = {}
     for place, sample in enumerate(samples):
-        if sample.seeds is not None and errors[place] > 0:
+        if sample.seeds is not None and errors[place] > SMALLEST:
             panels.setdefault((sample.seeds, len(sample.returns)), []).append(place)
     for (_, episodes), places in panels.items():
         if len(places) > 1 and episodes > 3:
@@ -136,7 +152,8 @@ def posterior(means: ArrayLike, errors: Array, *, key: int = 0, draws: int = DRA
     if np.count_nonzero(errors) > np.count_nonzero(values):  # 13 ms for 96 pods, at each merge
         values, vectors = np.linalg.eigh(errors)
     values = np.maximum(values, 0.0)
-    spread = seen.std(ddof=1) or 1e-12
+    spread = seen.std(ddof=1)
+    spread = spread if spread > SMALLEST else 1e-12
     taus = spread * WIDEST * (np.arange(SPREADS) + 0.5) / SPREADS
     total = values + taus[:, None] ** 2  # (taus, pods), in the covariance's eigenvectors' axes
     ones, y = vectors.sum(axis=0), vectors.T @ seen

@@ -26,9 +26,11 @@ PANELS = 2
 def is_close(test: PairTest, further: int) -> bool:
     """True if a test on common seeds that found nothing would find something after ``further`` more
     episodes like its own: its bound's distance from the mean shrinks with the root of their number.
+    One that has had them is not close: it was the second.
     """
     shrunk = (test.mean - test.low) * math.sqrt(test.episodes / (test.episodes + further))
-    return test.paired and test.low <= 0 < test.mean - shrunk
+    second = test.episodes > further  # made at an earlier round
+    return test.paired and not second and test.low <= 0 < test.mean - shrunk
 
 
 def closest(tests: Collection[PairTest], further: int) -> PairTest | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from statistics import median
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.records import (
@@ -88,7 +89,7 @@ def settle(
     board = strike(board, unreadable)
     pods = dict(board.pods)
     steps, rounds = board.env_steps, board.rounds
-    worst = board.worst
+    worst, floor = board.worst, board.floor
     for report in reports.values():
         steps += report.trained_steps
         kind, why = failure(report)
@@ -101,6 +102,7 @@ def settle(
             pods[pod.id] = _finished(pod, report, config)
             rounds += 1
             worst = lowest(worst, report.returns)
+            floor = lowest(floor, [median(report.returns)])
     for name, pod in pods.items():
         birth = pod.birth
         if birth is not None and birth.id in lost:
@@ -114,6 +116,7 @@ def settle(
         reports=counted,
         rounds=rounds,
         worst=worst,
+        floor=floor,
         peaks=peaks,
     )
 

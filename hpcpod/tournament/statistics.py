@@ -28,8 +28,9 @@ def mean(returns: Returns) -> float:
 
 
 def sd(returns: Returns) -> float:
-    """The sample's standard deviation (n - 1); 0 for a single return."""
-    if len(returns) < 2:
+    """The sample's standard deviation (n - 1); 0 for a single return, and for equal ones."""
+    # the mean of twelve returns of 0.1 is another number than 0.1
+    if len(returns) < 2 or min(returns) == max(returns):
         return 0.0
     centre = (mean(returns),) * len(returns)
     return math.dist(returns, centre) / math.sqrt(len(returns) - 1)

@@ -18,6 +18,7 @@ from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.storage.requests import Drain
 from hpcpod.tournament.leaderboard import begin, first_board, fold
+from hpcpod.tournament.settle import as_dead
 from tests.support.slots import statuses
 from tests.tournament.world import by_number, failed, order_of, play_round, report, rules
 
@@ -166,6 +167,22 @@ def test_a_replaced_pod_and_its_heir_have_the_evidence() -> None:
     said = pod(heir.id, seen(board))
     assert f"{heir.id} ppo is a copy of {heir.parent} at round " in said
     assert f"in place of {old.id}, because {heir.evidence}" in said
+
+
+def test_a_pod_that_was_given_up_is_not_said_to_be_replaced() -> None:
+    ended = as_dead(BEGIN.pods["p0002"], "its curve is flat", "given up")
+    said = pod("p0002", seen(replace(BEGIN, pods={**BEGIN.pods, "p0002": ended})))
+    assert "it was given up, and nothing took its place: its curve is flat" in said
+    assert "replaced" not in said
+
+
+def test_a_later_fresh_draw_says_why_it_was_born() -> None:
+    drawn = replace(BEGIN.pods["p0002"], replaces="p0001", evidence="the best stand still")
+    said = pod("p0002", seen(replace(BEGIN, pods={**BEGIN.pods, "p0002": drawn})))
+    assert "p0002 ppo is a fresh draw: the best stand still" in said
+    control = replace(drawn, control=True, evidence="in place of p0001, which failed: nan")
+    said = pod("p0002", seen(replace(BEGIN, pods={**BEGIN.pods, "p0002": control})))
+    assert "its hyperparameters never change; in place of p0001, which failed: nan" in said
 
 
 def test_a_pod_that_is_scored_on_fresh_seeds_says_what_for() -> None:

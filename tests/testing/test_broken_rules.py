@@ -31,7 +31,7 @@ BROKEN: dict[str, tuple[Contract, str, str]] = {
     "AllocatesByChance": (ALLOCATOR, "same_question", "and then Allocation("),
     "StarvesAll": (ALLOCATOR, "carried_out", "without a round"),
     "RestsByScore": (ALLOCATOR, "carried_out", "the board can't keep its Allocation: resting.p0"),
-    "RestsWithoutReason": (ALLOCATOR, "carried_out", "no reason is given why p0"),
+    "RestsWithoutReason": (ALLOCATOR, "carried_out", "without a round, and gives no reason"),
     "DividesByNothing": (ALLOCATOR, "carried_out", "division by zero"),
     "AllocatesForever": (ALLOCATOR, "in_time", "s, and may take 0.1 s"),
 }

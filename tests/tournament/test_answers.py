@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpcpod.config.cluster import ClusterConfig
+from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import PairTest, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
-from hpcpod.tournament.answers import unkept
+from hpcpod.tournament.answers import unkept, wrong_birth
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.leaderboard import first_board
+from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh
+from hpcpod.tournament.rules import Rules
+from tests.tournament.world import rules
 
 TEST = PairTest("p0008", 3.2, 0.1, 0.05, 16, True)
 ODD = replace(TEST, paired=np.bool_(True))  # type: ignore[arg-type]
@@ -55,3 +62,17 @@ def test_what_a_board_keeps_is_what_another_process_reads() -> None:
     assert unkept(numbers) == ""
     assert decode(Verdict, json.loads(json.dumps(encode(numbers)))) == VERDICT
     assert unkept(None) == unkept(7) == ""  # no answer: that is for others to say
+
+
+def test_a_birth_that_comes_before_a_pod_s_share_says_how_much_that_is() -> None:
+    game = rules(8, stop=StopConfig(minutes=160), controls=0)
+    config = replace(game.config, cluster=ClusterConfig(slots=8))
+    game = Rules.of(config, game.algorithms)
+    board = first_board(game, 0.0)
+    # a fourth of 160 minutes of 8 slots, for 8 pods, is 2,400 s; of the 2 that are at work 600
+    cohorts = Cohorts(board, config, game.algorithms, slots=2.0)
+    pod = board.pods["p0002"]
+    fresh = Fresh("ppo", pod.hyperparameters)
+    assert wrong_birth(fresh, cohorts, Offspring(board, game), pod) == (
+        "it replaces p0002, which is a pod that has not had its first share of the budget, 600"
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records.records import Birth, Board, Checkpoint, decode, encode
+from hpcpod.records.records import Birth, Board, Checkpoint, PodState, decode, encode
 from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
@@ -85,6 +85,29 @@ def test_of_several_limits_the_one_counts_of_which_most_is_spent() -> None:
     assert spans(board) == {(0.0, 0.1)}
     board = play_round(board, the_rules, by_number, now=300.0)
     assert spans(board) == {(0.5, 1.0)}
+
+
+@pytest.mark.parametrize("stop", [StopConfig(minutes=10), StopConfig(env_steps=10_000)])
+def test_a_merge_looks_at_all_pods_as_often_however_many_die(
+    stop: StopConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 2,000 pods of which a third fail, a merge sorted all of them for each."""
+    looks, living, found = [0], Board.living.fget, []  # type: ignore[attr-defined]
+
+    def counted(board: Board) -> list[PodState]:
+        looks[0] += 1
+        return living(board)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Board, "living", property(counted))
+    for pods in (8, 32):
+        the_rules = rules(pods, stop=stop)
+        board = play_round(begin(first_board(the_rules, 0.0), 0.0), the_rules, by_number, now=60.0)
+        dying = orders(board)[: pods // 2]
+        before = looks[0]
+        board = fold(board, [failed(each, "diverged") for each in dying], the_rules, now=90.0)
+        assert sum(pod.fate == "failed" for pod in board.pods.values()) == pods // 2
+        found.append(looks[0] - before)
+    assert found[0] == found[1]
 
 
 def test_without_a_limit_there_is_none() -> None:

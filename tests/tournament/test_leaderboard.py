@@ -92,6 +92,13 @@ def test_quotas_go_by_largest_remainder_with_at_least_one_each() -> None:
     assert Counter(pod.algorithm for pod in board.living) == quotas(game.config.population)
 
 
+def test_quotas_of_the_largest_shares_that_there_are() -> None:
+    """Their sum is no number, and was a traceback at launch."""
+    for shares in ({"ppo": 1e308, "dqn": 1e308}, {"ppo": 5e307, "dqn": 5e307}):
+        population = rules(8, shares).config.population
+        assert quotas(population) == {"ppo": 4, "dqn": 4}
+
+
 def test_quotas_take_back_what_the_floor_gave_away() -> None:
     population = rules(4, {"a": 97, "b": 1, "c": 1, "d": 1}).config.population
     assert quotas(population) == dict.fromkeys("abcd", 1)

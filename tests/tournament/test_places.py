@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from math import sqrt
 from random import Random
+from typing import Any
 
 import pytest
 
+from hpcpod.tournament import scores
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
-from hpcpod.tournament.places import odds, places
+from hpcpod.tournament.places import MOST, odds, places
 from tests.tournament.world import flat, report, rules
 
 QUOTAS = {"ppo": 6, "sac": 4, "dqn": 2}
@@ -42,6 +44,31 @@ def test_the_odds_of_one_that_is_far_ahead() -> None:
     panels = {pod: (3, flat(value, 16)) for pod, value in {"a": 0.0, "b": 0.5, "c": 90.0}.items()}
     found = odds(panels, {"a": "ppo", "b": "ppo", "c": "sac"})
     assert found == {"sac": 1.0, "ppo": 0.0}
+
+
+def test_algorithms_whose_every_episode_returns_the_same_keep_their_quotas() -> None:
+    of = {f"p{i}": "ppo" if i % 2 else "dqn" for i in range(8)}  # as MountainCar-v0's at first
+    known = odds({pod: (3, (-200.0,) * 16) for pod in of}, of)
+    assert known == pytest.approx({"ppo": 0.5, "dqn": 0.5})
+    assert places({"ppo": 4, "dqn": 4}, known) == {"ppo": 4, "dqn": 4}
+
+
+def test_of_many_pods_the_best_is_among_those_of_the_highest_means(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time that it takes grows with the cube of their number."""
+    asked: list[list[float]] = []
+
+    def noted(means: list[float], *args: Any, **kwargs: Any) -> scores.Posterior:
+        asked.append(means)
+        return posterior(means, *args, **kwargs)
+
+    posterior = scores.posterior
+    monkeypatch.setattr(scores, "posterior", noted)
+    of = {f"p{i}": "sac" if i < 3 else "ppo" for i in range(MOST + 10)}
+    known = odds({pod: (3, flat(float(pod[1:]), 16)) for pod in of}, of)
+    assert asked == [[float(i) for i in range(MOST + 9, 9, -1)]]
+    assert known == {"sac": 0.0, "ppo": pytest.approx(1.0)}
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from hpcpod.records.records import (
     PodState,
     Rescore,
 )
+from hpcpod.tournament.barrier import deadline
 from hpcpod.tournament.leaderboard import begin, fold, needed_checkpoints, orders
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
@@ -159,6 +160,17 @@ def test_time_between_the_end_and_the_next_slot_costs_no_minutes() -> None:
     assert (board.began, board.elapsed(10_030.0)) == (100.0, 90.0)
     assert limit_met(board, game.config, 10_059.0) is None
     assert limit_met(board, game.config, 10_060.0) == "minutes"
+
+
+def test_a_barrier_does_not_wait_for_the_time_between_the_end_and_the_next_slot() -> None:
+    game = rules(4, stop=StopConfig(minutes=1.0), scheme="generational")
+    board = begin(play(game, 0), 100.0)
+    board = scored(fold(board, [], game, now=160.0), game, now=165.0)
+    game, board = extended(game, board, minutes=5.0)
+    board = begin(board, 10_000.0)  # a day later, or so
+    three = [report(order, flat(1.0)) for order in orders(board)[:3]]
+    board = fold(board, three, game, now=10_040.0)  # a quorum, 100 s after the first slot began
+    assert deadline(board, game.config) == 10_040.0 + 0.25 * 100.0
 
 
 @pytest.mark.parametrize(("target", "kept"), [(None, 1), (6.0, 0)])

@@ -80,6 +80,7 @@ def leaves(_cohorts: Cohorts, _report: Report) -> Verdict:
             "is beaten by 'p0099', which is no other pod",
         ),
         (lambda c, r: Verdict(True, 1, (r.pod,)), "which is no other pod"),
+        (lambda c, r: Verdict(True, 7), "at round 7, at which it has no evaluation"),
         (
             lambda c, r: Verdict(True, 1, ("p0008",), {"p0008": 3.2}),  # type: ignore[dict-item]
             "the board can't keep its Verdict: evidence.p0008: expected str, got 3.2",
@@ -140,6 +141,9 @@ def test_a_birth_that_is_refused_is_the_default_s(
         for each in refused
     )
     assert any(why in each.outcome for each in refused)
+    births = [each for each in found.decisions.values() if each.kind == "birth"]
+    assert {each.rule for each in births} == {"gentle_truncation"}
+    assert {each.rule for each in refused} == {GAME.config.population.generator}
 
 
 def test_no_control_is_replaced_and_no_dead_pod_goes_without_a_successor() -> None:

@@ -98,6 +98,25 @@ def test_pods_that_never_vary_are_known() -> None:
     assert known.best[2] == 1.0
     equal = posterior([5.0] * 4, np.zeros((4, 4)))
     assert equal.means == pytest.approx([5.0] * 4)
+    assert equal.best == pytest.approx([0.25] * 4)  # and not the first one for certain
+    two = posterior([5.1, 2.0, 5.1], np.zeros((3, 3)))
+    assert two.best == pytest.approx([0.5, 0.0, 0.5])
+
+
+def test_returns_whose_squares_are_0_have_no_spread() -> None:
+    samples = [Sample((k * 1e-300, 2e-300, 1e-300, 0.0), 3) for k in (1.0, 2.0)]
+    assert not covariance(samples).any()
+    assert posterior(means_of(samples), covariance(samples)).best.tolist() == [0.0, 1.0]
+
+
+def test_panels_without_a_spread_say_nothing_of_the_others_correlation() -> None:
+    rng = np.random.default_rng(0)
+    noisy = panels(rng, np.zeros(3), 12, 0.9)
+    constant = [Sample((0.1 * k,) * 12, noisy[0].seeds) for k in (1, 3, 6, 7)]
+    assert np.std(constant[0].returns, ddof=1) > 0  # twelve times 0.1, by rounding
+    together = covariance([*constant, *noisy])
+    assert together[4:, 4:] == pytest.approx(covariance(noisy))
+    assert not together[:4].any()
 
 
 def test_common_seeds_tell_apart_what_own_seeds_do_not() -> None:

@@ -66,6 +66,8 @@ def test_a_test_is_close_if_more_episodes_like_its_own_would_decide_it(
     test = PairTest("p2", 1.1, 1.1 - 1.837, 0.025, 4, True)
     assert is_close(test, further) is close
     assert not is_close(replace(test, paired=False), further)
+    again = replace(test, mean=1.5, low=1.5 - 1.837, episodes=further + 1)  # by .337 too low
+    assert not is_close(again, further)  # it was the second one, of an earlier round
     assert not is_close(replace(test, mean=3.0, low=3.0 - 1.837), further)  # decided
 
 

@@ -112,6 +112,8 @@ def test_slots_at_work_are_counted_by_their_seconds() -> None:
     assert slots_at_work(board, asked, 240.0) == 480 / 210
     assert prospects(board, game.config, 240.0).slots == 2
     assert prospects(board, asked, 240.0).slots == 3
+    steps = replace(game.config, stop=StopConfig(env_steps=10_000))
+    assert prospects(board, steps, 240.0) == prospects(board, steps, 7e5)  # whatever the time is
 
 
 def test_a_share_is_of_the_seconds_that_slots_have_which_are_at_work() -> None:
@@ -162,6 +164,21 @@ def test_a_gain_that_is_small_beside_the_task_s_returns_is_none() -> None:
     assert not Halving(POPULATION).allocate(found).fresh
     assert not Halving(POPULATION).allocate(replace(found, worst=-500.0)).fresh
     assert list(Halving(POPULATION).allocate(replace(found, worst=-1000.0)).fresh) == ["slow3"]
+
+
+def test_one_strange_episode_does_not_make_all_gains_small() -> None:
+    pods = [pod(f"p{n}", -8.0, -4.0, -2.0, 0.0, error=0.1) for n in range(4)]
+    found = seen(*pods, *SLOW, spent=0.3, counted=1, worst=-1e6)
+    # ten times as far as the lowest median: of 80 returns 4 are something, of 1,000 they are not
+    assert not Halving(POPULATION).allocate(replace(found, floor=-8.0)).fresh
+    assert list(Halving(POPULATION).allocate(replace(found, floor=-100.0)).fresh) == ["slow3"]
+    board = first_board(rules(4), 0.0)
+    for lowest in (0.0, 7.0):  # of the second round no panel is as low
+        panels = {"p0001": (1.0, -1e6, lowest, 2.0), "p0002": (9.0, lowest, lowest, 9.0)}
+        done = [report(order, panels.get(order.pod, (9.0,) * 4)) for order in orders(board)]
+        board = fold(board, done, rules(4), now=1.0)
+    assert (board.worst, board.floor) == (-1e6, 0.5)  # of -1e6, 0, 1 and 2
+    assert prospects(board, rules(4).config, 1.0).floor == 0.5
 
 
 def stuck(*more: Candidate, **fields: object) -> Prospects:

@@ -181,6 +181,14 @@ def test_only_the_worst_are_tested_and_only_against_the_best() -> None:
     assert judge(game, returns, "p0002").beaten_by == ()
 
 
+def test_a_pod_is_not_tested_against_itself() -> None:
+    """The other one is a control, so that the leader is the worst that may be replaced."""
+    game = rules(2, warmup_rounds=0)
+    assert first_board(game, 0.0).pods["p0001"].control
+    verdict = judge(game, {"p0001": flat(1.0, 8), "p0002": flat(2.0, 8)}, "p0002")
+    assert (verdict.place, verdict.among, verdict.tests) == (1, 2, ())
+
+
 def test_the_leaderboard_admits_a_pods_best_evaluation() -> None:
     game = rules(2, controls=0)
     assert judge(game, {"p0001": (1.0, 2.0)}, "p0001") == Verdict(admit=True)

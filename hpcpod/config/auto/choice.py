@@ -103,6 +103,7 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
     fixed = Fixed(
         bool(_named(made)),
         made.get("population.pods.max"),
+        made.get("population.pods.min") or 1,
         made.get("round.episodes"),
         made.get("round.env_steps"),
     )

@@ -54,6 +54,8 @@ class Fixed:
     algorithms: bool = False
     """The user names the algorithms: all of them stay."""
     pods: int | None = None
+    least: int = 1
+    """Pods in training at least: there are no fewer."""
     episodes: int | None = None
     env_steps: int | None = None
 
@@ -149,7 +151,9 @@ class Sizing:
     def _plans(self, names: Sequence[str]) -> Iterator[Plan]:
         """Plans for these algorithms, the preferred ones first: long panels, many pods."""
         trainings = min(MOST_PODS, sum(map(self._trainings, names)) / len(names))
-        least = max(self.slots, OF_EACH * len(names))
+        # no more slots than pods of which each has its rounds, however short
+        paid = (self.budget.env_steps or math.inf) // (ROUNDS * SHORTEST * self.num_envs)
+        least = max(int(min(self.slots, paid)), OF_EACH * len(names), self.fixed.least)
         sizes = range(max(least, int(trainings)), least - 1, -1)
         # On Humanoid-v5, for an hour, TD3 came in beside PPO at the price of a panel of 8 for both.
         free = EPISODES if len(names) == 1 or self.fixed.algorithms else EPISODES[:-1]

@@ -11,7 +11,7 @@ class Auto:
     """Halving in a run with ``stop.env_steps`` or ``stop.minutes``; else every pod trains.
 
     Of a budget in environment steps resting pods leave their slots idle: a run takes longer. So
-    where there is a slot for each pod, every pod trains; ``halving`` by name would have them rest.
+    where a slot is asked for each pod, every pod trains; ``halving`` by name would have them rest.
     Of a budget in seconds no slot is left idle, and nothing is lost by the order.
     """
 

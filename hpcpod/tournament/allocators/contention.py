@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
-from hpcpod.tournament.scores import Sample, best_of, contenders, covariance
+from hpcpod.tournament.scores import Sample, best_of, contenders, covariance, leads
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,8 @@ def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocati
     """The allocation that goes by draws of what pods are worth (Thompson sampling).
 
     The pod that leads the first draw trains first, then the one that leads the second one among the
-    others, and so on. As many train as are in contention (``scores.contenders``), rounded up.
+    others, and so on; of those that are level the least experienced. As many train as are in
+    contention (``scores.contenders``), rounded up.
 
     Args:
         prospects: of all pods.
@@ -34,8 +35,10 @@ def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocati
     """
     order: list[int] = []
     left = np.ones(len(pods), dtype=bool)
+    spent = np.array([pod.spent for pod in pods])
     for draw in draws[: len(pods)]:
-        order.append(int(np.where(left, draw, -np.inf).argmax()))
+        level = leads(np.where(left, draw, -np.inf))
+        order.append(int(np.where(level, spent, np.inf).argmin()))
         left[order[-1]] = False
     best = best_of(draws)
     training = math.ceil(contenders(best) - 1e-9)

@@ -31,6 +31,9 @@ LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
 NEGLIGIBLE = 0.005  # on MountainCarContinuous pods went on from -0.04 to -0.0001 for 60 rounds
 """Share of the way from the worst return of all to the best score."""
+OUTLIER = 10  # one episode of -1,000,000, and no gain counted for the rest of a run
+"""The worst return of all counts as at most so many times as far from the best score as the lowest
+median of a panel is."""
 TURNS = 4
 """Of so many turns of a single slot one is the best's though they stand still."""
 
@@ -56,10 +59,13 @@ class Halving:
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         kept = names(prospects.scored)
         for rung in rungs(prospects):
-            there = [each for each in prospects.rivals if each.rounds >= rung]
+            # a copy of a dead pod remembers nothing that comes before it
+            there = [e for e in prospects.rivals if e.curve[0].round <= rung <= e.rounds]
             passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
             kept -= names(passing[math.ceil(len(passing) / 2) :])
         kept |= always(prospects.scored, self._warmup)
+        if not (kept or prospects.unscored or prospects.done):  # each lost at some rung
+            kept = names(prospects.scored[:1])
         return divided(prospects, kept, "it is in the worse half of those at its rung")
 
 
@@ -88,8 +94,12 @@ def gain(candidate: Candidate) -> tuple[float, float]:
 
 def negligible(prospects: Prospects) -> float:
     """A gain that is none, however sure: a policy that has learnt to do nothing does even less."""
-    worst, best = prospects.worst, prospects.scored[0].score
-    return 0.0 if worst is None or best is None else NEGLIGIBLE * (best - worst)
+    worst, best, floor = prospects.worst, prospects.scored[0].score, prospects.floor
+    if worst is None or best is None:
+        return 0.0
+    if floor is not None and floor < best:
+        worst = max(worst, best - OUTLIER * (best - floor))
+    return NEGLIGIBLE * (best - worst)
 
 
 def gaining(candidates: Sequence[Candidate], least: float = 0.0) -> list[Candidate]:

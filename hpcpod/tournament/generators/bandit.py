@@ -25,7 +25,7 @@ from hpcpod.tournament.statistics import mean
 LEAST = 6
 """Rounds to learn from, below which a copy is mutated as any other."""
 MOST = 200
-"""Rounds that are learned from, the latest."""
+"""Rounds that are learned from, the latest, and at most as many that are in progress."""
 LENGTHS, FORGETTING, NOISES = (0.2, 0.5, 1.0, 2.0), (0.0, 0.5, 0.9), (0.1, 0.5, 1.0)
 """Candidates for the kernel's length in units of the ranges, for what is forgotten over the time of
 the data, and for the variance of a gain beside what is modelled, of 1 in all."""
@@ -76,7 +76,7 @@ class Bandit:
             for pod in kin
             if pod.history
         ]
-        return cls(space, gains, under_way)
+        return cls(space, gains, under_way[-MOST:])
 
     def bounds(self, candidates: Sequence[Hyperparameters], at: int, before: float | None) -> Array:
         """The upper confidence bound of each candidate's gain, in standard deviations of gains.

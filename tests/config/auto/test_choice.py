@@ -72,6 +72,11 @@ def test_what_is_given_stays() -> None:
     assert "round.env_steps" not in made.because
 
 
+def test_no_fewer_pods_are_chosen_than_the_user_wants_at_least() -> None:
+    made = chosen(DISCRETE, stop={"minutes": 0.1}, population={"pods": {"min": 20}})
+    assert config(made).population.pods.max == 20
+
+
 @pytest.mark.parametrize(
     ("pods", "kept", "without"),
     [(1, "ppo", "td3, sac"), (3, "ppo", "td3, sac"), (4, "ppo td3", "sac")],

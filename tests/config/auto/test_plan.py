@@ -102,6 +102,12 @@ def test_as_many_pods_as_slots_at_least() -> None:
     assert replace(sizing(ALONE, 16.0), slots=40).plan().pods == 40
 
 
+def test_a_budget_of_steps_that_is_too_small_for_all_slots_leaves_some_without_a_pod() -> None:
+    small = replace(sizing(ALONE, None, 30_000), slots=64, num_envs=16)
+    # the shortest round is of 32 x 16 steps, and six of them are wanted: 30,000 / 3,072
+    assert small.plan().pods == 9
+
+
 @pytest.mark.parametrize(
     ("limit", "seen", "length"),
     [

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hpcpod.config.space import AlgorithmSpace, LogUniform
 from hpcpod.records.records import Board, Order
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.generators import bandit
 from hpcpod.tournament.generators.bandit import Bandit
 from hpcpod.tournament.generators.gains import Gain, gains_of, unit
 from hpcpod.tournament.generators.gaussian_process import matern, process, standardized
@@ -95,6 +99,24 @@ def test_rounds_in_progress_make_the_bound_lower_there() -> None:
     alone = Bandit(SPACE, gains).bounds(values, 2, 0.0)
     beside = Bandit(SPACE, gains, [(each, 2, 0.0) for each in values]).bounds(values, 2, 0.0)
     assert (beside < alone).all()
+
+
+def test_no_more_rounds_in_progress_count_than_are_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model's matrix has a row for each: with 2,000 pods a copy took half a second."""
+    monkeypatch.setattr(bandit, "MOST", 3)
+    the_rules = game("pb2")
+    board = played(the_rules, 3, by_place)
+    sizes: list[int] = []
+
+    def noted(x: NDArray[np.float64], *args: Any) -> Any:
+        sizes.append(len(x))
+        return process(x, *args)
+
+    monkeypatch.setattr(bandit, "process", noted)
+    assert bandit.Bandit.of(Cohorts(board, the_rules.config, the_rules.algorithms), "ppo")
+    assert len(board.living) == 8 and max(sizes) == 3 + 3
 
 
 def test_a_copy_has_its_parent_s_shape_and_differs() -> None:
