@@ -113,8 +113,8 @@ class Prospects:
     key: int
     """Root of every draw."""
     slots: int | None = None
-    """Slots that the configuration asks for; else those that were at work, where the budget is in
-    seconds; None: unknown."""
+    """Slots that the configuration asks for; else those that were at work, one less than pods at
+    most; None: neither is known yet."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
     counted: int = 0
@@ -197,9 +197,9 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     living = board.living
     working = slots_at_work(board, config, now)
     slots = slots_of(config)
-    # of steps slots idle, and the clock would decide what equal reports lead to
-    if slots is None and axis == "seconds" and working is not None:
-        slots = round(working)
+    if slots is None and working is not None:
+        # A slot for each pod has to be asked for: of steps fewer work as soon as a pod rests.
+        slots = max(1, min(round(working), config.population.pods.max - 1))
     every = [_candidate(pod, first, axis, config, working) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpcpod.config.cluster import ClusterConfig
-from hpcpod.config.schema import StopConfig
+from hpcpod.config.schema import PodsConfig, StopConfig
 from hpcpod.records.records import Checkpoint, Evaluation
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
@@ -112,8 +112,8 @@ def test_slots_at_work_are_counted_by_their_seconds() -> None:
     assert slots_at_work(board, asked, 240.0) == 480 / 210
     assert prospects(board, game.config, 240.0).slots == 2
     assert prospects(board, asked, 240.0).slots == 3
-    steps = replace(game.config, stop=StopConfig(env_steps=10_000))
-    assert prospects(board, steps, 240.0) == prospects(board, steps, 7e5)  # whatever the time is
+    pair = replace(game.config.population, pods=PodsConfig(min=1, max=2))
+    assert prospects(board, replace(game.config, population=pair), 240.0).slots == 1
 
 
 def test_a_share_is_of_the_seconds_that_slots_have_which_are_at_work() -> None:
