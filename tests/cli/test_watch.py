@@ -39,7 +39,7 @@ def test_panes_are_switched_by_keys_and_the_scheduler_is_asked_nothing(
         shown = screen.wait_for("reads files; asks the scheduler nothing", "q quit")
         waits = r" small waiting \(queued, or gone: `hpcpod status` asks\) \| \d+ (s|min) so far"
         assert re.match(waits, shown)
-        assert re.search(r"^ *1 p0004 ppo +3 4\.0 \[", shown, re.MULTILINE)
+        assert re.search(r"^ *1 p0004 ppo +3 +4\.0 \[", shown, re.MULTILINE)
         screen.press("2")
         screen.wait_for("0 of 4 at work")
         screen.press("3")
