@@ -117,6 +117,11 @@ def in_words(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
+def sentence_of(error: BaseException) -> str:
+    """The words of one of hpcpod's own errors; any other in one line, its type first."""
+    return str(error) if isinstance(error, HpcpodError) else in_words(error)
+
+
 def raised_at(error: BaseException) -> str:
     """The line of a user's own code that an exception came through last, in brackets; empty if it
     came through none."""

@@ -19,7 +19,7 @@ from hpcpod.config.loader import to_mapping
 from hpcpod.config.resolved import versions
 from hpcpod.config.schema import CtConfig, RunConfig
 from hpcpod.config.start_from import StartFrom
-from hpcpod.errors import HpcpodError, UserError, in_words
+from hpcpod.errors import UserError, sentence_of
 from hpcpod.records.codec import encode
 from hpcpod.records.records import stable_hash
 from hpcpod.run import preflight
@@ -235,8 +235,7 @@ class Cycle:
             words = "" if moved else "too few blocks of data to tell"
             drift = Drift(plan.parent, moved, words)
         except Exception as error:  # it decides nothing, and agents may raise whatever they like
-            why = str(error) if isinstance(error, HpcpodError) else in_words(error)
-            drift = Drift(plan.parent, (), why)
+            drift = Drift(plan.parent, (), sentence_of(error))
         registry.settle(path, drift)
 
     def _register(

@@ -8,7 +8,7 @@ import shlex
 
 from hpcpod import plugins
 from hpcpod.config.loader import from_mapping
-from hpcpod.errors import Corrupt, HpcpodError, StorageError, in_words
+from hpcpod.errors import Corrupt, HpcpodError, StorageError, sentence_of
 from hpcpod.run.best_policy import kept
 from hpcpod.run.continuous.entries import Version, named
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds
@@ -40,9 +40,8 @@ def require_playable(registry: Registry, stream: Stream, windows: Windows, numbe
     except Exception as error:  # an agent of a user's own may raise whatever it likes
         if isinstance(error, StorageError) and not isinstance(error, Corrupt):
             raise
-        why = str(error) if isinstance(error, HpcpodError) else in_words(error)
         raise NotComparable(
-            f"nothing can be judged against {named(number)} any more: {why};"
+            f"nothing can be judged against {named(number)} any more: {sentence_of(error)};"
             f" {_remedies(registry, number)}"
         ) from error
     return version

@@ -111,13 +111,11 @@ class Verdict:
                 " and nothing was deployed"
             )
         bound = "no bound" if self.low is None else f"at least {self.low:+.4g}"
-        ahead = (
-            "ahead of the deployed one by"
-            if self.promotes
-            else ("not shown to be ahead of the deployed one:")
-        )
+        found = "ahead of the deployed one by"
+        if not self.promotes:
+            found = "not shown to be ahead of the deployed one:"
         return (
-            f"{ahead} {self.ahead:+.4g} {self.unit}, {bound} (one-sided"
+            f"{found} {self.ahead:+.4g} {self.unit}, {bound} (one-sided"
             f" {1 - self.level:.0%}), in {self.words}"
         )
 

@@ -28,7 +28,17 @@ from hpcpod.storage.locks import file_lock
 from hpcpod.tournament.continuous.stream import Player
 from hpcpod.trading.files import read_bars, write_bars
 from hpcpod.trading.ledger import LEDGERS, Ledger
-from tests.run.continuous.worlds import EMBARGO, JUDGE, Generous, config, drive, grow, spoil
+from tests.run.continuous.worlds import (
+    EMBARGO,
+    JUDGE,
+    Generous,
+    config,
+    copied,
+    drive,
+    grow,
+    spoil,
+    unjudged,
+)
 from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
 
@@ -75,13 +85,6 @@ def rewritten(file: Path) -> Iterator[Callable[[], None]]:
         yield rewrite
     finally:
         file.write_bytes(before)
-
-
-def copied(registry: Registry, home: Path) -> Registry:
-    """The same at another place, whose bars are those of the first."""
-    home.mkdir()
-    shutil.copytree(registry.path, home / "mine.ct", symlinks=True)
-    return open_registry(home / "mine.ct")
 
 
 def without_second(registry: Registry) -> None:
@@ -188,9 +191,7 @@ def test_a_cycle_whose_data_are_changed_meanwhile_registers_nothing(
 def test_a_cycle_that_has_too_little_to_compare_fails_and_is_not_judged_again(
     two: Registry, tmp_path: Path
 ) -> None:
-    registry = copied(two, tmp_path / "copy")
-    (registry.cycle(2) / "verdict.json").unlink()
-    (registry.path / "decisions" / "000002.json").unlink()
+    registry = unjudged(two, tmp_path / "copy")
     made = stream_of(registry.config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hpcpod.trading.stream.FEWEST", JUDGE - EMBARGO + 1)
@@ -307,10 +308,8 @@ def test_nothing_is_trained_where_the_deployed_policy_can_t_be_judged_against(
 def test_a_cycle_ends_if_the_deployed_policy_can_t_be_judged_against_any_more(
     two: Registry, tmp_path: Path, how: str, said: str
 ) -> None:
-    registry = copied(two, tmp_path / "copy")
-    for name in ("verdict.json", "drift.json"):
-        (registry.cycle(2) / name).unlink()
-    (registry.path / "decisions" / "000002.json").unlink()
+    registry = unjudged(two, tmp_path / "copy")
+    (registry.cycle(2) / "drift.json").unlink()
     registry.follow()
     spoil(registry, 1, how)
     (registry.folder(1) / "reference.json").write_text("torn")
@@ -326,9 +325,7 @@ def test_a_cycle_ends_if_the_deployed_policy_can_t_be_judged_against_any_more(
 def test_a_cycle_whose_own_policy_can_t_be_judged_does_not_blame_the_deployed_one(
     two: Registry, tmp_path: Path
 ) -> None:
-    registry = copied(two, tmp_path / "copy")
-    (registry.cycle(2) / "verdict.json").unlink()
-    (registry.path / "decisions" / "000002.json").unlink()
+    registry = unjudged(two, tmp_path / "copy")
     with rewritten(bars_of(registry)):
         bars_of(registry).write_text("torn")
         with pytest.raises(UserError, match=r"bars\.parquet"):

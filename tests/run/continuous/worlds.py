@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.round import Watch
 from hpcpod.records.codec import encode
 from hpcpod.run.continuous.entries import Outcome, Plan, Version
-from hpcpod.run.continuous.registry import POLICY, Registry, create
+from hpcpod.run.continuous.registry import POLICY, Registry, create, open_registry
 from hpcpod.run.run import Run
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
 from hpcpod.storage.checksummed import pack
@@ -155,3 +156,18 @@ def spoil(registry: Registry, number: int, how: str) -> None:
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     whole = pack(encode(replace(version, policy=sha256)))
     (file.parent / "entry.json").write_bytes(whole)
+
+
+def copied(registry: Registry, home: Path) -> Registry:
+    """The same at another place, whose bars are those of the first."""
+    home.mkdir()
+    shutil.copytree(registry.path, home / "mine.ct", symlinks=True)
+    return open_registry(home / "mine.ct")
+
+
+def unjudged(of: Registry, home: Path) -> Registry:
+    """A copy whose second cycle is trained, and not judged yet."""
+    registry = copied(of, home)
+    (registry.cycle(2) / "verdict.json").unlink()
+    (registry.path / "decisions" / "000002.json").unlink()
+    return registry
