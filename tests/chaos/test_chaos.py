@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,11 +227,12 @@ def test_two_generations_may_be_damaged_one_before_and_one_after_a_merge(
 
 
 @pytest.fixture
-def world(slurm_cluster: SlurmCluster, folder: RunFolder, tmp_path: Path) -> World:
+def world(slurm_cluster: SlurmCluster, folder: RunFolder, tmp_path: Path) -> Iterator[World]:
     trained(folder)
     made = World(slurm_cluster, Disk(tmp_path, own=False), tmp_path, Scene("x"), folder.path)
     made.watch()
-    return made
+    yield made
+    made.observer.close()  # else its thread opens files during the tests that follow
 
 
 @pytest.mark.slurm
