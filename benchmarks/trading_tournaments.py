@@ -1,11 +1,13 @@
-"""Trading by tournaments: ``python benchmarks/trading_tournaments.py FOLDER --minutes 6``.
+"""Trading by tournaments: ``python benchmarks/trading_tournaments.py FOLDER --arms --slots 1 2``.
 
 ``--arms``: ``configs/trading.yaml``'s three families, the same with PPO alone, and vanilla PPO,
 which is one pod, so that nothing is copied: on one slot, for as long as the others' two slots have
 together. Each arm's policy, and of the first also the best pod of each family as three accounts, is
-judged on the holdouts of fresh markets. ``--slots``: the return of the best so far against time,
-with one slot and with two. Not with more than there are cores: slots would share them, and the
-lines would tell how the machine divides its time. Runs stay in FOLDER.
+judged on the holdouts of fresh markets. ``--panels``: so, too, on real prices, each arm judged on
+the holdout of the panel that it was trained on: days that come after all that it saw.
+``--slots``: the return of the best so far against time, with each of these numbers of slots. With
+more of them than cores, slots share cores, and the lines tell how the machine divides its time.
+Runs stay in FOLDER.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -33,12 +37,26 @@ ARMS = {
     "vanilla": (["ppo"], {"min": 1, "max": 1}),
 }
 """The algorithms of an arm, and how many pods it may have."""
+PANELS = {
+    "sp500": {"source": "skfolio:sp500"},
+    "nyse_o": {"source": "universal-portfolios:nyse_o"},
+}
+"""Real prices of days that anybody can have."""
+DAYS = {
+    "features": ["return_1", "return_5", "return_30", "sma_30", "rsi_30", "percent_b", "macd"],
+    "stride": 1, "sessions": 60, "fee_bps": 10,
+}  # fmt: skip
+"""What an account of daily bars sees, when it decides, an episode's sessions, its fee."""
 
 
-def launched(folder: Path, name: str, minutes: float, seed: int, slots: int, arm: str) -> Run:
-    """A tournament of so many slots, to its end."""
+def launched(
+    folder: Path, name: str, minutes: float, seed: int, slots: int, arm: str, panel: str = ""
+) -> Run:
+    """A tournament of so many slots, to its end, on the file's markets or on real prices."""
     algorithms, pods = ARMS[arm]
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    if panel:
+        config["env"]["kwargs"] = {**DAYS, "market": PANELS[panel]}
     config |= {"name": name, "seed": seed, "stop": {"minutes": minutes}}
     config |= {"cluster": {**config.get("cluster", {}), "slots": slots}}
     config["population"] |= {"pods": pods, "algorithms": dict.fromkeys(algorithms, 1)}
@@ -74,23 +92,23 @@ def cost(run: Run) -> str:
     return f"{steps:.2f} M steps, {60 * use['slot_seconds'].sum() / 3600:.1f} slot minutes"
 
 
-def arms(folder: Path, minutes: float, seeds: int, markets: int) -> None:
-    for seed in range(1, seeds + 1):
-        task = fresh(seed, markets)
-        for name in ARMS:
-            slots = 1 if name == "vanilla" else 2
-            run = launched(folder, f"{name}-{seed}", 2 * minutes / slots, seed, slots, name)
-            print(f"{run.name}: {told(task, agent(run))}; {cost(run)}", flush=True)
-            members = families(run)
-            if len(members) > 1:
-                print(f"  {len(members)} accounts: {told(task, *members)}", flush=True)
+def arms(folder: Path, minutes: float, seed: int, task: Task, panel: str = "") -> None:
+    """Every arm of a seed, judged on the holdouts of a task."""
+    for name in ARMS:
+        slots = 1 if name == "vanilla" else 2
+        said = "-".join(filter(None, (panel, name, str(seed))))
+        run = launched(folder, said, 2 * minutes / slots, seed, slots, name, panel)
+        print(f"{run.name}: {told(task, agent(run))}; {cost(run)}", flush=True)
+        members = families(run)
+        if len(members) > 1:
+            print(f"  {len(members)} accounts: {told(task, *members)}", flush=True)
 
 
-def slots(folder: Path, minutes: float, seeds: int) -> None:
+def slots(folder: Path, minutes: float, seeds: Iterable[int], counts: Iterable[int]) -> None:
     marks = [minutes * part / 4 for part in (1, 2, 3, 4)]
     print("the best selection score so far, %, after " + ", ".join(f"{m:g} min" for m in marks))
-    for seed in range(1, seeds + 1):
-        for count in (1, 2):
+    for seed in seeds:
+        for count in counts:
             run = launched(folder, f"slots{count}-{seed}", minutes, seed, count, "ppo-sac-td3")
             rounds = run.rounds()
             rounds = rounds[(rounds["purpose"] == "round") & rounds["counted"]]
@@ -102,17 +120,30 @@ def slots(folder: Path, minutes: float, seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="where the runs are kept; without them as yet")
-    parser.add_argument("--arms", action="store_true", help="the arms alone")
-    parser.add_argument("--slots", action="store_true", help="one slot beside two alone")
+    parser.add_argument("--arms", action="store_true", help="the arms on synthetic markets")
+    parser.add_argument(
+        "--panels", nargs="+", choices=PANELS, default=(), help="the arms on real prices"
+    )
+    parser.add_argument(
+        "--slots", nargs="+", type=int, default=(), help="so many slots, such as 1 2"
+    )
     parser.add_argument("--minutes", type=float, default=6, help="of two slots (default: 6)")
     parser.add_argument("--seeds", type=int, default=1, help="1 to this number (default: 1)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     options = parser.parse_args()
+    if not (options.arms or options.panels or options.slots):
+        parser.error("say which: --arms, --panels sp500 nyse_o, --slots 1 2")
     torch.set_num_threads(1)
-    if options.arms or not options.slots:
-        arms(options.folder, options.minutes, options.seeds, options.markets)
-    if options.slots or not options.arms:
-        slots(options.folder, options.minutes, options.seeds)
+    folder, minutes = options.folder, options.minutes
+    seeds = range(options.first, options.seeds + 1)
+    if options.arms:
+        for seed in seeds:
+            arms(folder, minutes, seed, fresh(seed, options.markets))
+    for seed, panel in product(seeds, options.panels):
+        arms(folder, minutes, seed, task_of("trading", {**DAYS, "market": PANELS[panel]}), panel)
+    if options.slots:
+        slots(folder, minutes, seeds, options.slots)
 
 
 if __name__ == "__main__":
