@@ -16,7 +16,7 @@ from hpcpod._process import REQUEUE
 from hpcpod.cli.arguments import Argument, arg, flag
 from hpcpod.cli.inspect import console
 from hpcpod.cli.output import say, say_json, say_remarks
-from hpcpod.errors import HpcpodError, UserError
+from hpcpod.errors import Corrupt, HpcpodError, UserError
 from hpcpod.run.run import runs_home
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _status(words: list[str], options: Namespace) -> int:
         return 0
     _say_where(registry)
     if registry.current is not None:
-        registry.verify(registry.current)
+        _require_whole(registry, registry.current)
         link, wanted = registry.path / CURRENT, registry.folder(registry.current)
         if not link.exists() or not link.samefile(wanted):
             say(f"its link {CURRENT} leads elsewhere: the next `hpcpod ct` mends it")
@@ -136,6 +136,15 @@ def _status(words: list[str], options: Namespace) -> int:
     if drift is not None:
         _say_drift(drift)
     return 0
+
+
+def _require_whole(registry: Registry, number: int) -> None:
+    from hpcpod.run.continuous.incumbent import remedies
+
+    try:
+        registry.verify(number)
+    except Corrupt as error:
+        raise Corrupt(f"{error}; {remedies(registry, number)}") from error
 
 
 def _say_where(registry: Registry) -> None:

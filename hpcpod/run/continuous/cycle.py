@@ -214,9 +214,10 @@ class Cycle:
         except NotComparable:
             raise
         except Exception:
-            require_plays(stream, plan.windows, challenger)  # else it is not the deployed one's
+            # else it is not the deployed one's fault, but an environment's, or the challenger's
+            require_plays(stream, plan.windows, challenger, whole=True)
             if plan.parent is not None:
-                require_playable(registry, stream, plan.windows, plan.parent)
+                require_playable(registry, stream, plan.windows, plan.parent, whole=True)
             raise
         _same_data(plan, stream)
         return registry.settle(path, verdict)

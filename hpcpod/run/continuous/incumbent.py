@@ -27,8 +27,17 @@ def player_of(registry: Registry, number: int) -> Player:
     return Player(registry.policy(number), from_mapping(version.config).env)
 
 
-def require_playable(registry: Registry, stream: Stream, windows: Windows, number: int) -> Version:
+def require_playable(
+    registry: Registry, stream: Stream, windows: Windows, number: int, *, whole: bool = False
+) -> Version:
     """The deployed version, if its policy can be played still.
+
+    Args:
+        registry: the registry.
+        stream: of the configuration.
+        windows: of the cycle.
+        number: of the version.
+        whole: see ``require_plays``.
 
     Raises:
         NotComparable: it can't; the sentence says what to do.
@@ -36,24 +45,30 @@ def require_playable(registry: Registry, stream: Stream, windows: Windows, numbe
     """
     try:
         version = registry.verify(number)
-        require_plays(stream, windows, player_of(registry, number))
+        require_plays(stream, windows, player_of(registry, number), whole=whole)
     except Exception as error:  # an agent of a user's own may raise whatever it likes
         if isinstance(error, StorageError) and not isinstance(error, Corrupt):
             raise
         raise NotComparable(
             f"nothing can be judged against {named(number)} any more: {sentence_of(error)};"
-            f" {_remedies(registry, number)}"
+            f" {remedies(registry, number)}"
         ) from error
     return version
 
 
-def require_plays(stream: Stream, windows: Windows, player: Player) -> None:
-    """Load a policy, and have it play what is judged, where that takes no environment of a user's.
+def require_plays(stream: Stream, windows: Windows, player: Player, *, whole: bool = False) -> None:
+    """Load a policy, and have it play what is judged.
+
+    Args:
+        stream: of the configuration.
+        windows: of the cycle.
+        player: the policy.
+        whole: also where that takes an environment of a user's; else it is loaded there.
 
     Raises:
         Exception: it can't be done.
     """
-    if isinstance(stream, FreshSeeds):
+    if isinstance(stream, FreshSeeds) and not whole:
         with plugins.needing_torch():
             from hpcpod.pod.policy import load_policy_file
         load_policy_file(player.policy)
@@ -61,7 +76,8 @@ def require_plays(stream: Stream, windows: Windows, player: Player) -> None:
         stream.sample(windows, player, "judge")
 
 
-def _remedies(registry: Registry, number: int) -> str:
+def remedies(registry: Registry, number: int) -> str:
+    """The ways out where a deployed version is damaged or can't be played."""
     found = [_repair(registry, number)]
     if any(each.current not in (None, number) for each in registry.decisions()):
         found.append(f"go back by `hpcpod ct rollback {shlex.quote(registry.name)} VERSION`")

@@ -104,10 +104,15 @@ def test_a_finished_run_is_taken_over_and_challenged(
     with pytest.raises(UserError, match=r"judged in Acrobot-v1 .*observations are .* another name"):
         advance(registry, force=True, fresh=True)
     registry.configure(config)
+    spoil(registry, registry.current or 0, "mute")  # it loads, so that a cycle begins
+    done = advance(registry, force=True, probe=False)
+    assert (done.kind, done.cycle, done.current) == ("failed", 4, second.current)
+    assert "nothing can be judged against" in done.words
+    assert "it has nothing to say" in done.words
     spoil(registry, registry.current or 0, "agent")
     with pytest.raises(UserError, match=r"nothing can be judged against .*nowhere\.at_all:Agent"):
         advance(registry, force=True, probe=False)
-    assert len(registry.plans()) == 3
+    assert len(registry.plans()) == 4
 
 
 def test_policies_of_other_spaces_are_not_compared(tmp_path: Path) -> None:

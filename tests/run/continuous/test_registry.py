@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.cli.parser import main
 from hpcpod.errors import Corrupt, StorageError, UserError
 from hpcpod.run.continuous.entries import named
 from hpcpod.run.continuous.registry import Registry, open_registry
@@ -118,6 +119,19 @@ def test_a_damaged_version_is_not_gone_back_to(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="not what was registered"):
         rolled_back(registry)
     assert (registry.current, deployed(registry)) == (2, "policy 2")
+
+
+def test_the_status_of_a_damaged_version_says_what_can_be_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry = empty(tmp_path)
+    fill(registry, 1)
+    fill(registry, 2)
+    registry.policy(2).write_bytes(b"something else")
+    assert main(["ct", "status", str(registry.path)]) == 1
+    said = capsys.readouterr().err
+    assert "is not what was registered: it is damaged; put that file back, or go back by" in said
+    assert f"`hpcpod ct rollback {registry.name} VERSION`" in said
 
 
 def test_the_link_is_mended_by_whoever_looks(tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ class ByHandConfig(PPOConfig):
     """Above 0: what the signal favours is bought."""
 
 
+class Mute(PPO):
+    """Loads, and never acts."""
+
+    def act(self, obs: torch.Tensor, *, explore: bool) -> torch.Tensor:
+        raise RuntimeError("it has nothing to say")
+
+
 class ByHand(PPO):
     """Weights by hand: each stock's order follows its signal, or goes against it."""
 
@@ -147,8 +154,8 @@ def spoil(registry: Registry, number: int, how: str) -> None:
         file.write_bytes(file.read_bytes()[:-9])
         return
     arrays, meta = read_blob_file(file)
-    if how == "agent":
-        write_blob_file(file, arrays, {**meta, "agent": "nowhere.at_all:Agent"})
+    if agent := {"agent": "nowhere.at_all:Agent", "mute": f"{__name__}:Mute"}.get(how):
+        write_blob_file(file, arrays, {**meta, "agent": agent})
     else:
         untrained(file)
     version = registry.version(number)
