@@ -67,16 +67,21 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def number(value: float) -> str:
-    """A score in few characters, as ``475.3``; below 1, where rates of success are, ``0.738``."""
+def number(value: float, beside: float | None = None) -> str:
+    """A score in few characters, as ``475.3``; below 1, where rates of success are, ``0.738``.
+
+    Args:
+        value: the score.
+        beside: the number that decides on the digits; None: the score itself.
+    """
     if abs(value) >= 10_000 or value != value:
         return f"{value:.4g}"
-    rounded = round(value, 3 if abs(value) < 1 else 1) + 0.0  # no -0.0
-    return str(rounded)
+    digits = 3 if abs(value if beside is None else beside) < 1 else 1
+    return str(round(value, digits) + 0.0)  # no -0.0
 
 
 def interval(mean: float, low: float, high: float, episodes: int = 2) -> str:
     """A score with its confidence interval; a single number has none."""
     if episodes == 1:
         return number(mean)
-    return f"{number(mean)} [{number(low)}, {number(high)}]"
+    return f"{number(mean)} [{number(low, mean)}, {number(high, mean)}]"

@@ -69,3 +69,5 @@ def test_a_score_is_short_and_a_rate_of_success_can_be_told_from_another(
 def test_an_interval_around_nothing_has_no_negative_zero() -> None:
     assert interval(0.0625, -0.0173, 0.1423) == "0.062 [-0.017, 0.142]"
     assert interval(0.0, -0.0, 0.0) == "0.0 [0.0, 0.0]"
+    assert interval(1.96, 0.9821, 2.94) == "2.0 [1.0, 2.9]"  # digits of the mean
+    assert interval(0.738, 0.472, 1.004) == "0.738 [0.472, 1.004]"
