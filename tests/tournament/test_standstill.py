@@ -215,6 +215,22 @@ def test_a_single_slot_takes_turns_between_them_and_the_best() -> None:
     assert not Halving(POPULATION).allocate(stuck(new, slots=1)).fresh
 
 
+@pytest.mark.parametrize(
+    ("dearer", "turns"),
+    [  # costs of a period: 6 x 0.5 to 1, 2 x 1.5 to 1, 6 to 2 and 12 to 4, each three to one
+        (0.5, "nnnnnnb"), (1.5, "nnbnnbn"), (6.0, "bbnbbnb"), (12.0, "bbbbnbb"),
+    ],
+)  # fmt: skip
+def test_the_turns_of_a_single_slot_are_by_what_a_round_costs(dearer: float, turns: str) -> None:
+    dear = pod("new", -60.0, algorithm="sac", share=1e9)
+    dear = replace(dear, curve=(replace(dear.curve[0], spent=dearer * STEPS),))
+    found = [
+        Halving(POPULATION).allocate(stuck(dear, slots=1, counted=counted)).order[0]
+        for counted in range(1, 8)
+    ]
+    assert "".join("n" if pod == "new" else "b" for pod in found) == turns
+
+
 def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
     few = replace(seen(*IDLE, *SLOW, spent=0.9), share=float(STEPS), slots=6)
     for left, drawn in ((3.0 * STEPS, 3), (2.0 * STEPS, 2), (0.9 * STEPS, 0)):

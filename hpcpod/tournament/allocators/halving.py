@@ -10,7 +10,7 @@ that has not had its part of the first stage never rests (``budget.first_share``
 Early scores mislead where a policy that does nothing is ahead of all that learn. So where the best
 of a stage have stopped gaining, a pod that rests trains if it would be ahead in the end at its own
 pace; where there is none, the worst gives its place to a fresh draw. That takes half of the slots
-at most, or three of four turns of a single one.
+at most, or three quarters of a single one.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -35,7 +35,8 @@ OUTLIER = 10  # one episode of -1,000,000, and no gain counted for the rest of a
 """The worst return of all counts as at most so many times as far from the best score as the lowest
 median of a panel is."""
 TURNS = 4
-"""Of so many turns of a single slot one is the best's though they stand still."""
+"""Of a single slot this part is the best's though they stand still: of so many turns of equal cost
+one."""
 
 
 class Halving:
@@ -134,10 +135,30 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
         fresh = {each.pod: said for each in worst}
     first = [*going, *(pod for pod in halved.order if pod in young)]
     others = [pod for pod in halved.order if pod not in first]
-    best_first = slots == 1 and prospects.counted % TURNS == 0
+    best_first = slots == 1 and bests_turn(prospects, others[:1], first[:1])
     turns = (others, first) if best_first else (first, others)
     still = {k: why for k, why in halved.resting.items() if k not in going and k not in fresh}
     return Allocation((*turns[0], *turns[1]), still, fresh=fresh)
+
+
+def bests_turn(prospects: Prospects, best: Sequence[str], other: Sequence[str]) -> bool:
+    """True if a single slot's next turn is the best's."""
+    # by turns of unequal cost SAC had nearly all of a slot, and PPO, which was ahead, a tenth
+    costs = [round_cost(prospects, pod) for pod in (*best, *other)]
+    dearer = costs[1] / costs[0] if len(costs) == 2 and all(costs) else 1.0
+    turns = (TURNS - 1) / dearer
+    if turns >= 1:
+        return prospects.counted % (1 + round(turns)) == 0
+    return prospects.counted % (1 + round(1 / turns)) != 0
+
+
+def round_cost(prospects: Prospects, pod: str) -> float:
+    """The mean cost of a pod's rounds, or of its algorithm's where it has none yet, on the budget's
+    axis; 0: none is known."""
+    [own] = [each for each in prospects.candidates if each.pod == pod]
+    kin = [e for e in prospects.candidates if e.algorithm == own.algorithm and e.rounds]
+    costs = [own] if own.rounds else kin
+    return sum(each.spent for each in costs) / max(1, sum(each.rounds for each in costs))
 
 
 def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
