@@ -15,7 +15,7 @@ gives it arguments. Nothing is repaired: a file with an error is refused, with t
 Examples:
   hpcpod ct trading.yaml            a first cycle, or what is due now, or what was interrupted
   hpcpod ct mine                    the same of a finished run, or of a registry, by its name
-  hpcpod ct mine --crontab --every 1d | crontab -      alone, by cron
+  (crontab -l; hpcpod ct mine --crontab --every 1d) | crontab -    alone, by cron
   hpcpod ct mine --submit --every 1d                   alone, by jobs that submit the next one
   hpcpod ct status mine             what is deployed, how it was judged, how the data drift
   hpcpod ct rollback mine           deploy what was deployed before; or a version: v0002

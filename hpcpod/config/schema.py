@@ -112,9 +112,9 @@ class PodsConfig(Limited):
     slots than that, they train them in turns."""
     max: Crowd = 8
     """Pods in the population, and the most slots at once. With fewer slots than pods they take
-    turns: each algorithm gets its share of the time, within it the fewest steps go first; when a
-    schedule or ``hpcpod scale`` takes slots away, those with the worst prospects rest until there
-    is room again."""
+    turns, as the allocator says: by ``fair`` each algorithm gets its share of the time, and within
+    it the fewest rounds go first. When a schedule or ``hpcpod scale`` takes slots away, those with
+    the worst prospects rest until there is room again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,21 +145,22 @@ class PopulationConfig(Limited):
     of its panel, and gives way only if a leader is better by a test on the other half. Where all
     are equal, a test finds a difference in about 5 % of cases (benchmarks/RESULTS.md); a run makes
     many tests. ``welch_gate``: the same without pairs, for environments whose seeds do not decide
-    their episodes. ``pareto``: a leader must be better in return or in ``cost``, and in neither
-    worse. ``ranking``: the worst give way without a test, to compare with."""
+    their episodes. ``pareto``: a leader must be shown to be better in return or in ``cost``, and
+    not to be worse in the other. ``ranking``: the worst give way without a test, to compare
+    with."""
     second_looks: Annotated[float, Limit(least=0, most=1)] = 0.0
     """Panels that grow where a test came close: the episodes that this may take, as a share of
     those of all panels so far. The pod and the leader that came closest play on with the
     checkpoints that were compared, two panels more each on common seeds, and the pod is tested
     again when it reports next. Each of its two tests then has half of the error level. 0: none.
-    ``docs/evolution.md`` says when it pays."""
+    ``docs/evolution.md`` has what was measured."""
     cost: str = "seconds"
     """The second aim of the updater ``pareto``, of which less is better: ``seconds`` of a slot for
     a round, or the name of a metric that the agent's updates give."""
     generator: str = "gentle_truncation"
     """The rule that proposes the next pod: a name or a path. ``gentle_truncation``: a copy of a
-    leader takes the place of one of the worst that it has beaten, and of the best row of the
-    leaderboard where all have fallen behind it. ``random_search``: draws alone; with
+    leader takes the place of one of the worst that it has beaten. Where all leaders have fallen
+    behind the best row of the leaderboard, that row is copied. ``random_search``: draws alone; with
     ``stop.rounds`` and another limit a pod that is done gives its place to the next draw.
     ``ranking``: once per round the worst copies the best, without a test. ``multi_frequency``:
     sub-populations that select every 1, 10, 25 and 50 rounds. ``restarts``: a population that
@@ -171,8 +172,8 @@ class PopulationConfig(Limited):
     path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` unless each pod
     is asked a slot for, as on a cluster without ``cluster.slots``; else ``fair``. ``fair``: every
     pod trains as much. ``halving``: each stage of the budget trains half as many pods as the one
-    before; where the best of a stage stand still, a pod that still gains, or else a fresh draw,
-    gets half of the slots. ``replicates``: so, too, and the best that have trained all of
+    before; where the best of a stage stand still, pods that still gain, or else fresh draws, get
+    half of the slots. ``replicates``: as ``halving``, and the best that have trained all of
     ``stop.rounds`` are trained again from scratch with other seeds. ``ocba``: rounds go where they
     tell the best apart. ``thompson``: a pod trains as often as it may be the best. ``curves``: by
     where learning curves will be when the budget ends."""
@@ -217,7 +218,8 @@ class RoundConfig(Limited):
     an episode a round sees."""
     episodes: Panel = 32
     """Episodes of the panel on which every pod of a round is compared (common seeds): one half
-    ranks the pods, the other half tests them. With fewer than 4 no pod is ever replaced."""
+    ranks the pods, the other half tests them. With fewer than 4 no test can be made, so that no pod
+    is beaten by one."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +308,7 @@ class SnapshotsConfig(Limited):
 
     seconds: Annotated[float, Limit(least=1)] | None = None
     """Seconds between two snapshots, from when the first slot began to work, pauses included: the
-    policy that leads the leaderboard then is kept. Null: none."""
+    policy that leads the leaderboard by the last merge before then is kept. Null: none."""
     episodes: Panel = 32
     """Episodes that each of these policies is scored on, after the run, by its slots: on fresh
     seeds, the same for all of them. ``hpcpod snapshots RUN`` shows the scores."""

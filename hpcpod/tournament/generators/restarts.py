@@ -41,8 +41,8 @@ class Restarts(GentleTruncation):
     best did not grow in three steps in a row, or gained less than one standard deviation in
     fifteen, begins anew, if the budget has two steps of twice the length left. Each pod does as it
     reports: every other place gets a fresh pod, the others a copy, with mutated hyperparameters,
-    from the best quarter of the leaderboard, of whichever round that is. Controls and the leader
-    train on.
+    from the best quarter of the leaderboard, of whichever round that is. Controls that may still
+    teach something and the leader train on.
 
     Before its first step the weights of such a copy become 0.2 of the old ones plus 0.1 of fresh
     ones, as in IPBT. Unlike there, its hyperparameters are mutated instead of drawn from a model.
