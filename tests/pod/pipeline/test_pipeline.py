@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -44,20 +44,24 @@ PIPELINE = {"pipeline": True}
 AGEING = "tests.pod.ageing_agent:Ageing"
 
 
-@contextmanager
+@pytest.fixture(scope="module")
+def actor() -> Iterator[Workers]:
+    """A process for the rounds of all tests in four Pendulums, as one is for all of a pod."""
+    env = {"id": "Pendulum-v1", "num_envs": 4}
+    workers = Workers(from_mapping({"name": "x", "env": env, "pod": PIPELINE}))
+    yield workers
+    workers.close()
+
+
 def pipeline(
-    agent: str, env: str, hyperparameters: Mapping[str, Any], seed: int = 0, num_envs: int = 4
-) -> Iterator[tuple[Pipeline, Agent]]:
-    """A pipeline of a process of its own, reset, and its learner."""
-    config = from_mapping({"name": "x", "env": {"id": env, "num_envs": num_envs}, "pod": PIPELINE})
-    vec_env, workers = make_env(env, num_envs), Workers(config)
-    worker = workers.make(vec_env, agent, hyperparameters)
+    actor: Workers, agent: str, hyperparameters: Mapping[str, Any], seed: int = 0
+) -> tuple[Pipeline, Agent]:
+    """A pipeline in that process, reset, and its learner."""
+    spec = make_env("Pendulum-v1", 4).spec
+    worker = actor.make(spec, agent, hyperparameters)
     assert isinstance(worker, Pipeline)
-    try:
-        worker.reset(random_seeds("test", count=num_envs))
-        yield worker, make_agent(agent, vec_env.spec, hyperparameters, seed, "cpu")
-    finally:
-        workers.close()
+    worker.reset(random_seeds("test", count=4))
+    return worker, make_agent(agent, spec, hyperparameters, seed, "cpu")
 
 
 def process_of(pod: Pod) -> int:
@@ -67,29 +71,31 @@ def process_of(pod: Pod) -> int:
     return client._process.pid
 
 
-def test_a_rollout_is_learned_from_one_iteration_after_its_weights_and_the_first_at_once() -> None:
-    with pipeline(AGEING, "Pendulum-v1", {"horizon": 8}) as (worker, agent):
-        buffer, learner, left, told = agent.make_buffer(), Learner(agent), 5 * 32, []
-        while left > 0:
-            counted, metrics = worker.iterate(agent, buffer, learner, left)
-            left -= counted
-            told.append((counted, metrics["least"], metrics["most"]))
-        assert told == [(32, 0.0, 0.0), *[(32, 1.0, 1.0)] * 4]
-        # All that was collected was learned from, and what was counted by acting is known.
-        assert left == 0
-        assert int(agent.state()["acted"]) == 5 * 32
-        assert metrics["acted"] == 5 * 32
+def test_a_rollout_is_learned_from_one_iteration_after_its_weights_and_the_first_at_once(
+    actor: Workers,
+) -> None:
+    worker, agent = pipeline(actor, AGEING, {"horizon": 8})
+    buffer, learner, left, told = agent.make_buffer(), Learner(agent), 5 * 32, []
+    while left > 0:
+        counted, metrics = worker.iterate(agent, buffer, learner, left)
+        left -= counted
+        told.append((counted, metrics["least"], metrics["most"]))
+    assert told == [(32, 0.0, 0.0), *[(32, 1.0, 1.0)] * 4]
+    # All that was collected was learned from, and what was counted by acting is known.
+    assert left == 0
+    assert int(agent.state()["acted"]) == 5 * 32
+    assert metrics["acted"] == 5 * 32
 
 
-def test_the_actor_keeps_a_random_generator_of_its_own() -> None:
-    with pipeline(AGEING, "Pendulum-v1", {"horizon": 8}, seed=7) as (worker, agent):
-        buffer, learner = agent.make_buffer(), Learner(agent)
-        drawn = []
-        for _ in range(3):
-            worker.iterate(agent, buffer, learner, 1000)
-            drawn.append(int(worker._ahead["agent/rng"]))
-        assert int(agent.state()["rng"]) == 7
-        assert [b - a for a, b in pairwise(drawn)] == [8, 8]
+def test_the_actor_keeps_a_random_generator_of_its_own(actor: Workers) -> None:
+    worker, agent = pipeline(actor, AGEING, {"horizon": 8}, seed=7)
+    buffer, learner = agent.make_buffer(), Learner(agent)
+    drawn = []
+    for _ in range(3):
+        worker.iterate(agent, buffer, learner, 1000)
+        drawn.append(int(worker._ahead["agent/rng"]))
+    assert int(agent.state()["rng"]) == 7
+    assert [b - a for a, b in pairwise(drawn)] == [8, 8]
 
 
 # Each kind with one of them, and both where most is saved: all six take a minute of a core.
@@ -163,41 +169,41 @@ def test_a_round_s_last_row_is_truncated_where_nothing_can_be_saved_and_none_is_
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3", "a2c"])
-def test_steps_are_counted_once_whoever_counts_them(algorithm: str) -> None:
+def test_steps_are_counted_once_whoever_counts_them(algorithm: str, actor: Workers) -> None:
     config = {k: v for k, v in SMALL[algorithm].items() if k != "buffer_size"}
-    with pipeline(algorithm, "Pendulum-v1", config) as (worker, agent):
-        each = agent.horizon * 4
-        buffer, learner, left = agent.make_buffer(), Learner(agent), 8 * each
-        seen: list[int] = []
-        metrics: Metrics = {}
-        while left > 0:
-            counted, metrics = worker.iterate(agent, buffer, learner, left)
-            left -= counted
-            seen.append(int(agent.state()["env_steps"]))
-        assert seen == [each * k for k in range(1, 9)]
-        assert metrics and all(map(math.isfinite, metrics.values()))
+    worker, agent = pipeline(actor, algorithm, config)
+    each = agent.horizon * 4
+    buffer, learner, left = agent.make_buffer(), Learner(agent), 8 * each
+    seen: list[int] = []
+    metrics: Metrics = {}
+    while left > 0:
+        counted, metrics = worker.iterate(agent, buffer, learner, left)
+        left -= counted
+        seen.append(int(agent.state()["env_steps"]))
+    assert seen == [each * k for k in range(1, 9)]
+    assert metrics and all(map(math.isfinite, metrics.values()))
 
 
-def test_ppo_learns_by_the_probabilities_of_the_policy_that_collected() -> None:
+def test_ppo_learns_by_the_probabilities_of_the_policy_that_collected(actor: Workers) -> None:
     config = {"horizon": 16, "epochs": 1, "minibatch_size": 1000, "learning_rate": 0.01}
-    with pipeline("ppo", "Pendulum-v1", config) as (worker, agent):
-        buffer, learner, states, told = agent.make_buffer(), Learner(agent), [agent.state()], []
-        for k in range(3):
-            if k:  # what is learned from next, and the weights that collected it
-                rows = {n.removeprefix("rows/"): t for n, t in worker._ahead.items()}
-                collected, learns = (log_p(states[i], rows, config) for i in (k - 1, k))
-                change = (learns - collected).exp() - 1 - (learns - collected)
-                expected = float(change.mean())
-                assert expected > 1e-5
-                assert torch.allclose(worker._ahead["behaviour/log_p"], collected, atol=1e-5)
-            _, metrics = worker.iterate(agent, buffer, learner, 10_000)
-            told.append((metrics["approx_kl"], metrics["clip_fraction"]))
-            if k:
-                assert metrics["approx_kl"] == pytest.approx(expected, rel=1e-2, abs=1e-6)
-            states.append(agent.state())
-        # The first rollout was collected with the weights that learned from it: a ratio of 1.
-        assert told[0][0] == pytest.approx(0.0, abs=1e-6)
-        assert told[0][1] == 0.0
+    worker, agent = pipeline(actor, "ppo", config)
+    buffer, learner, states, told = agent.make_buffer(), Learner(agent), [agent.state()], []
+    for k in range(3):
+        if k:  # what is learned from next, and the weights that collected it
+            rows = {n.removeprefix("rows/"): t for n, t in worker._ahead.items()}
+            collected, learns = (log_p(states[i], rows, config) for i in (k - 1, k))
+            change = (learns - collected).exp() - 1 - (learns - collected)
+            expected = float(change.mean())
+            assert expected > 1e-5
+            assert torch.allclose(worker._ahead["behaviour/log_p"], collected, atol=1e-5)
+        _, metrics = worker.iterate(agent, buffer, learner, 10_000)
+        told.append((metrics["approx_kl"], metrics["clip_fraction"]))
+        if k:
+            assert metrics["approx_kl"] == pytest.approx(expected, rel=1e-2, abs=1e-6)
+        states.append(agent.state())
+    # The first rollout was collected with the weights that learned from it: a ratio of 1.
+    assert told[0][0] == pytest.approx(0.0, abs=1e-6)
+    assert told[0][1] == 0.0
 
 
 def log_p(state: State, rollout: State, config: Mapping[str, Any]) -> torch.Tensor:
@@ -313,10 +319,10 @@ def test_a_pipeline_that_is_not_asked_for_starts_no_process(tmp_path: Path) -> N
 
 def test_environments_are_only_made_where_they_are_stepped(tmp_path: Path) -> None:
     folder = create(tmp_path, pod=PIPELINE, env={"processes": 2})
-    pod, birth = prepare(folder), first_birth(folder)
+    pod, birth, others = prepare(folder), first_birth(folder), actor_processes()
     report = pod.train(birth, "here", Watch())
     assert not pools(psutil.Process())
-    (actor,) = actor_processes()
+    (actor,) = actor_processes() - others
     assert pools(actor) == 2
     pod.close()
 
