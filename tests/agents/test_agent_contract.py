@@ -21,7 +21,7 @@ from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import Diverged, UnsupportedSpace
 from hpcpod.testing import AgentContract
 from tests.agents.image_env import Bright
-from tests.agents.training import SMALL, iterate, row, small_agent, spec
+from tests.agents.training import SEEN, SMALL, iterate, row, small_agent, spec
 from tests.envs.small_envs import Starting
 
 
@@ -87,7 +87,7 @@ class TestDQNWithEveryOption(TestDQN):
 class TestDQNOfImages(AgentContract):
     agent = "dqn"
     env = partial(Bright, discrete=True)
-    config = SMALL["dqn"]
+    config = SMALL["dqn"] | SEEN["dqn"]
 
 
 class TestSAC(AgentContract):
@@ -108,13 +108,13 @@ class TestSACWithEveryOption(TestSAC):
 class TestSACOfImages(AgentContract):
     agent = "sac"
     env = partial(Bright, discrete=False)
-    config = SMALL["sac"]
+    config = SMALL["sac"] | SEEN["sac"]
     bounded = True
 
 
 class TestTD3OfImagesWithEveryOption(TestSACOfImages):
     agent = "td3"
-    config = SMALL["td3"] | {"normalize_obs": True, "h_term": 0.125}
+    config = SMALL["td3"] | SEEN["td3"] | {"normalize_obs": True, "h_term": 0.125}
 
 
 class TestTD3(AgentContract):

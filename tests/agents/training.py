@@ -54,6 +54,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "ddpg": _REPLAYED,
 }
 """Hyperparameters by which updates are short."""
+SEEN: dict[str, dict[str, Any]] = {
+    "dqn": {"updates_per_iteration": 5, "batch_size": 16, "hidden": 32},
+    "sac": {"updates_per_step": 0.08},  # 5 a round: TD3's delay ends in the middle of one
+    "td3": {"updates_per_step": 0.08},
+}
+"""Changes to them for images, of which an update takes three times as long or more."""
 CLASSES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
 
 
