@@ -29,6 +29,7 @@ LONGEST = (
     "slurm/test_run.py", "slurm/test_verbs.py", "chaos/test_chaos.py", "preemption/test_matrix.py",
     "agents/test_dqn.py", "preemption/test_limits.py", "doctor/test_on_slurm.py", "test_demo.py",
     "slurm/test_elastic.py", "slurm/test_ranks.py", "slurm/test_ct.py", "docs/test_slurm.py",
+    "pod/pipeline/test_pipeline.py", "benchmarks/test_selection.py",
 )  # fmt: skip
 """Files that take more than a minute, the longest first."""
 
