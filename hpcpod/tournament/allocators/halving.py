@@ -135,18 +135,17 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
         fresh = {each.pod: said for each in worst}
     first = [*going, *(pod for pod in halved.order if pod in young)]
     others = [pod for pod in halved.order if pod not in first]
-    best_first = slots == 1 and bests_turn(prospects, others[:1], first[:1])
-    turns = (others, first) if best_first else (first, others)
+    if slots == 1 and first and others and bests_turn(prospects, others[0], first[0]):
+        first, others = others, first
     still = {k: why for k, why in halved.resting.items() if k not in going and k not in fresh}
-    return Allocation((*turns[0], *turns[1]), still, fresh=fresh)
+    return Allocation((*first, *others), still, fresh=fresh)
 
 
-def bests_turn(prospects: Prospects, best: Sequence[str], other: Sequence[str]) -> bool:
-    """True if a single slot's next turn is the best's."""
-    # by turns of unequal cost SAC had nearly all of a slot, and PPO, which was ahead, a tenth
-    costs = [round_cost(prospects, pod) for pod in (*best, *other)]
-    dearer = costs[1] / costs[0] if len(costs) == 2 and all(costs) else 1.0
-    turns = (TURNS - 1) / dearer
+def bests_turn(prospects: Prospects, best: str, other: str) -> bool:
+    """True if a single slot's next turn is the best's, by what a round of each costs."""
+    # by turns alone, rounds that cost eight times as much had 24 of 25 parts of the slot
+    costs = round_cost(prospects, best), round_cost(prospects, other)
+    turns = (TURNS - 1) / (costs[1] / costs[0] if all(costs) else 1.0)
     if turns >= 1:
         return prospects.counted % (1 + round(turns)) == 0
     return prospects.counted % (1 + round(1 / turns)) != 0
@@ -156,9 +155,10 @@ def round_cost(prospects: Prospects, pod: str) -> float:
     """The mean cost of a pod's rounds, or of its algorithm's where it has none yet, on the budget's
     axis; 0: none is known."""
     [own] = [each for each in prospects.candidates if each.pod == pod]
-    kin = [e for e in prospects.candidates if e.algorithm == own.algorithm and e.rounds]
-    costs = [own] if own.rounds else kin
-    return sum(each.spent for each in costs) / max(1, sum(each.rounds for each in costs))
+    known = [own]
+    if not own.rounds:
+        known = [each for each in prospects.candidates if each.algorithm == own.algorithm]
+    return sum(each.spent for each in known) / max(1, sum(each.rounds for each in known))
 
 
 def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
