@@ -37,16 +37,16 @@ ARMS = {
     "vanilla": (["ppo"], {"min": 1, "max": 1}),
 }
 """The algorithms of an arm, and how many pods it may have."""
-PANELS = {
-    "sp500": {"source": "skfolio:sp500"},
-    "nyse_o": {"source": "universal-portfolios:nyse_o"},
-}
-"""Real prices of days that anybody can have."""
 DAYS = {
     "features": ["return_1", "return_5", "return_30", "sma_30", "rsi_30", "percent_b", "macd"],
     "stride": 1, "sessions": 60, "fee_bps": 10,
 }  # fmt: skip
-"""What an account of daily bars sees, when it decides, an episode's sessions, its fee."""
+"""The task of an account that decides once a day."""
+PANELS = {
+    "sp500": {**DAYS, "market": {"source": "skfolio:sp500"}},
+    "nyse_o": {**DAYS, "market": {"source": "universal-portfolios:nyse_o"}},
+}
+"""Tasks of real prices that anybody can have."""
 
 
 def launched(
@@ -56,7 +56,7 @@ def launched(
     algorithms, pods = ARMS[arm]
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     if panel:
-        config["env"]["kwargs"] = {**DAYS, "market": PANELS[panel]}
+        config["env"]["kwargs"] = PANELS[panel]
     config |= {"name": name, "seed": seed, "stop": {"minutes": minutes}}
     config |= {"cluster": {**config.get("cluster", {}), "slots": slots}}
     config["population"] |= {"pods": pods, "algorithms": dict.fromkeys(algorithms, 1)}
@@ -129,19 +129,18 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=6, help="of two slots (default: 6)")
     parser.add_argument("--seeds", type=int, default=1, help="1 to this number (default: 1)")
-    parser.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     options = parser.parse_args()
     if not (options.arms or options.panels or options.slots):
         parser.error("say which: --arms, --panels sp500 nyse_o, --slots 1 2")
     torch.set_num_threads(1)
     folder, minutes = options.folder, options.minutes
-    seeds = range(options.first, options.seeds + 1)
+    seeds = range(1, options.seeds + 1)
     if options.arms:
         for seed in seeds:
             arms(folder, minutes, seed, fresh(seed, options.markets))
     for seed, panel in product(seeds, options.panels):
-        arms(folder, minutes, seed, task_of("trading", {**DAYS, "market": PANELS[panel]}), panel)
+        arms(folder, minutes, seed, task_of("trading", PANELS[panel]), panel)
     if options.slots:
         slots(folder, minutes, seeds, options.slots)
 
