@@ -124,15 +124,15 @@ class Follower:
             told = row.get("steps", 0.0)
             self.steps = max(self.steps, int(told) if told < MOST_STEPS else 0)
             self.on_progress(self.steps, row)
-        if not self._session.folder.is_dir():
-            said = "the program has removed the session's folder"
-            raise ProgramFailed(self._with_log(said), "raised")
         for mark, steps in self._session.saves():
             self._tell()
             self.steps = max(self.steps, steps)
             self.on_save(steps)
             mark.unlink(missing_ok=True)  # the program waits for this before it writes on
             self._session.heard = time.monotonic()
+        if not self._session.folder.is_dir():
+            said = "the program has removed the session's folder"
+            raise ProgramFailed(self._with_log(said), "raised")
 
     def _tell(self) -> None:
         self._session.heard = self.told_at = time.monotonic()

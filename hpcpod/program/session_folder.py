@@ -193,16 +193,20 @@ class Session:
 
     def saves(self) -> Iterator[tuple[Path, int]]:
         """The saves that the program has completed inside its round: their marks, and steps."""
-        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
-            if _SAVED.fullmatch(entry.name):
-                mark = Path(entry.path)
+        marks: list[Path] = []
+        with contextlib.suppress(FileNotFoundError):  # the program may remove it at any moment
+            marks = sorted(self.folder.iterdir())
+        for mark in marks:
+            if _SAVED.fullmatch(mark.name):
                 with contextlib.suppress(files.Unreadable):
                     steps = (files.read(mark) or {}).get("steps")
                     yield mark, steps if isinstance(steps, int) and 0 <= steps < MOST else 0
 
     def stop(self) -> None:
-        """Ask the program to save and to return."""
-        (self.folder / "stop").touch()
+        """Ask the program to save and to return. One that has removed the folder, or whose disk is
+        full, can't be asked: it is ended when its time is over."""
+        with contextlib.suppress(OSError):
+            (self.folder / "stop").touch()
 
     def listen(self, seconds: float) -> None:
         """Wait for what the program prints, and pass it on to this process's log."""

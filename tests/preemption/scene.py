@@ -109,7 +109,7 @@ class Scene:
             self.shell.cluster.wait(f"{self.name}: {what}", true, seconds)
         except TimeoutError:
             print(self.shell.logs(self.name), self.shell.logs(self.name, "coordinator"))
-            print((self.shell.cluster.folder / "log/slurmctld.log").read_text()[-20_000:])
+            print((self.shell.cluster.folder / "log/slurmctld.log").read_text()[-4_000:])
             raise
 
     def until_trained(self, slot: str, restarts: int = 0) -> list[float]:

@@ -72,15 +72,15 @@ def test_jobs_near_their_time_limit_come_back_with_all_that_they_have_done(
 ) -> None:
     cluster = start_slurm(LIMITED)
 
-    def scene(name: str, *, array: bool, ranks: int, minutes: int) -> Scene:
+    def scene(name: str, *, array: bool, ranks: int) -> Scene:
         shell = Shell(cluster, tmp_path / name)
-        return Scene(shell, name, array=array, ranks=ranks, minutes=minutes)
+        return Scene(shell, name, array=array, ranks=ranks, minutes=2)
 
     with ThreadPoolExecutor() as pool:
         at_once = [
-            pool.submit(limited, scene("array", array=True, ranks=1, minutes=2), stopped),
-            pool.submit(limited, scene("late", array=False, ranks=1, minutes=1), late),
-            pool.submit(limited, scene("ranks", array=False, ranks=4, minutes=2), left_alone),
+            pool.submit(limited, scene("array", array=True, ranks=1), stopped),
+            pool.submit(limited, scene("late", array=False, ranks=1), late),
+            pool.submit(limited, scene("ranks", array=False, ranks=4), left_alone),
         ]
         for future in at_once:
             future.result()

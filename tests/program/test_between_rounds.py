@@ -24,6 +24,7 @@ from tests.program.programs import (
     saved,
 )
 from tests.program.test_round import KEPT
+from tests.support.small_runs import wait_for
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,27 @@ shutil.rmtree(session)
         order = replace(birth, pod="p0002", round=2, checkpoint=first.checkpoint)
         second = program.execute(order, "here", Watch())
     assert saved(folder, second, tmp_path / "second")["x"] == b"x"
+
+
+def test_a_program_without_its_folder_is_ended_with_the_slot(tmp_path: Path) -> None:
+    script = (
+        READ
+        + f"""
+import shutil
+(save / "x").write_text("x")
+report(steps=4, returns=[1.0] * 8)
+while save.exists():
+    time.sleep(0.002)
+shutil.rmtree(session)
+Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+    )
+    folder = create(script, tmp_path, program={"stop_seconds": 600.0})
+    with running(folder) as program:
+        program.execute(birth_of(folder), "here", Watch())
+        wait_for("no folder", lambda: (tmp_path / "pid").exists())
+    assert gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_stop_is_heard_while_a_program_that_has_reported_goes_on(tmp_path: Path) -> None:
