@@ -1,7 +1,9 @@
 """Speed of a GPU: ``python benchmarks/gpu.py``; ``--device cpu --quick`` tries the script out.
 
 PPO on the torch-native CartPole, collecting and learning, by batch size; and updates/s of SAC and
-TD3, captured as CUDA graphs and kernel by kernel. ``--matmul bfloat16`` measures less precision.
+TD3, captured as CUDA graphs and kernel by kernel. ``--matmul bfloat16`` measures less precision,
+``--deterministic`` kernels that add in one order. ``--tables warp`` steps MuJoCo Warp on the GPU
+beside MuJoCo on the cores of the same machine; its kernels are compiled first, in minutes.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -18,33 +20,65 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import Box, EnvSpec, Step
+from hpcpod.envs.mujoco.warp_env import WarpVecEnv
+from hpcpod.envs.threads import set_env_threads
+from hpcpod.envs.vec_env import Box, EnvSpec, Step, VecEnv
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import set_numerics
 from hpcpod.pod.worker import Worker
+
+SIZES = (1024, 4096, 16384, 65536)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, ... or cpu")
     parser.add_argument("--matmul", default="highest", help="as pod.matmul (default: highest)")
+    parser.add_argument("--deterministic", action="store_true", help="as pod.deterministic")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=["ppo", "updates"])
+    parser.add_argument("--environments", nargs="+", type=int, default=SIZES, help="of ppo, warp")
     options = parser.parse_args()
     device: str = options.device
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "the CPU"
-    given = {"name": "gpu", "env": {"id": "CartPole-v1"}, "pod": {"matmul": options.matmul}}
-    set_numerics(from_mapping(given))
-    print(f"torch {torch.__version__} on {name}, products: {options.matmul}")
-    sizes = (64,) if options.quick else (1024, 4096, 16384, 65536)
-    repeats = 2 if options.quick else 10
+    pod = {"matmul": options.matmul, "deterministic": options.deterministic}
+    set_numerics(from_mapping({"name": "gpu", "env": {"id": "CartPole-v1"}, "pod": pod}))
+    added = ", deterministic" if options.deterministic else ""
+    print(f"torch {torch.__version__} on {name}, products: {options.matmul}{added}")
+    for table in options.tables:
+        TABLES[table](device, (64,) if options.quick else options.environments, options.quick)
+
+
+def ppo(device: str, sizes: Sequence[int], quick: bool) -> None:
+    """Print PPO's steps/s, collecting and learning."""
     print("| PPO on CartPole, environments | steps/s captured | kernel by kernel | ratio |")
     print("|---|---|---|---|")
     for num_envs in sizes:
-        row(f"{num_envs:,}", lambda n=num_envs: ppo_rate(n, device, repeats))  # type: ignore[misc]
+        repeats = 2 if quick else max(3, min(10, 160_000 // num_envs))
+        row(f"{num_envs:,}", lambda n=num_envs, r=repeats: ppo_rate(n, device, r))  # type: ignore[misc]
+
+
+def updates(device: str, sizes: Sequence[int], quick: bool) -> None:
+    """Print the updates/s of SAC and TD3."""
     print("| updates/s, batch of 256, 2 x 256 | captured | kernel by kernel | ratio |")
     print("|---|---|---|---|")
     for agent in ("sac", "td3"):
-        row(agent, lambda a=agent: update_rate(a, device, repeats))  # type: ignore[misc]
+        row(agent, lambda a=agent: update_rate(a, device, 2 if quick else 10))  # type: ignore[misc]
+
+
+def warp(device: str, sizes: Sequence[int], quick: bool) -> None:
+    """Print the steps/s of MuJoCo Warp, and of MuJoCo on every core that this process may use."""
+    set_env_threads(cores := len(os.sched_getaffinity(0)))
+    print(f"| task, environments | steps/s of Warp | of MuJoCo on {cores} cores | ratio | faults |")
+    print("|---|---|---|---|---|")
+    for env_id in ("Ant-v5", "HalfCheetah-v5", "Humanoid-v5"):
+        for num_envs in sizes:
+            simulated = make_env(env_id, num_envs, backend="warp", device=device)
+            assert isinstance(simulated, WarpVecEnv)
+            ours = stepping_rate(simulated, 2 if quick else 100)
+            theirs = stepping_rate(make_env(env_id, num_envs, backend="mujoco"), 2 if quick else 10)
+            label, faults = f"{env_id}, {num_envs:,}", sum(simulated.faults)
+            print(f"| {label} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} | {faults} |")
 
 
 def row(label: str, rate: Callable[[], float]) -> None:
@@ -94,6 +128,16 @@ def update_rate(algorithm: str, device: str, repeats: int) -> float:
     return repeats * 64 / seconds(lambda: agent.update(buffer), repeats, device)
 
 
+def stepping_rate(env: VecEnv, repeats: int) -> float:
+    """Environment steps/s by random actions; environments whose episode ends begin anew."""
+    device, count = env.spec.device, env.spec.num_envs
+    assert isinstance(env.spec.action, Box)
+    generator = torch.Generator(device).manual_seed(0)
+    action = torch.rand((count, *env.spec.action.shape), generator=generator, device=device) * 2 - 1
+    env.reset(torch.arange(count))
+    return repeats * count / seconds(lambda: env.step(action), repeats, device)
+
+
 def seconds(work: Callable[[], object], repeats: int, device: str) -> float:
     """Wall time of ``repeats`` runs, after as many that warm up."""
     for _ in range(repeats):
@@ -111,6 +155,8 @@ def finish(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 
+
+TABLES = {"ppo": ppo, "updates": updates, "warp": warp}
 
 if __name__ == "__main__":
     main()

@@ -20,7 +20,10 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
 
 
-EXTRAS = {"-v5": ("mujoco", "imageio"), "LunarLander": ("Box2D", "pygame")}
+EXTRAS = {
+    "-v5": ("mujoco", "imageio"), "LunarLander": ("Box2D", "pygame"),
+    "backend: warp": ("mujoco_warp",),
+}  # fmt: skip
 """Packages that a task needs beside hpcpod's own, by a word of its name."""
 
 
@@ -39,7 +42,7 @@ def test_a_configuration_is_valid(
     needs_its_simulator(name)
     if name.startswith("programs/"):  # a command's file is looked for where it is launched from
         shutil.copytree(CONFIGS / "programs", home / "configs" / "programs")
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # Isaac Lab's needs one
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # Isaac Lab's and Warp's need one
     code = main(["validate", str(CONFIGS / name)])
     said = capsys.readouterr()
     assert code == 0, said.err

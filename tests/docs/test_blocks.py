@@ -112,6 +112,7 @@ def test_what_is_launched_is_valid(
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # a page may launch on a GPU
     for words in lines(path):
         if words[:2] not in (["hpcpod", "launch"], ["hpcpod", "validate"]) or "--env" in words:
             continue

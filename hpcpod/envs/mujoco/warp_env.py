@@ -22,7 +22,7 @@ from hpcpod.envs.vec_env import (
     episode_seeds,
     given_seeds,
 )
-from hpcpod.errors import UserError
+from hpcpod.errors import UnusableWrapper, UserError
 
 if TYPE_CHECKING:
     from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
@@ -61,8 +61,8 @@ class WarpVecEnv(Backend):
     ``Diverged``. On the CPU equal seeds and actions, and a restored state, give equal bits; a GPU
     adds contacts in any order.
 
-    Warp's CPU device is for tests: ``MujocoVecEnv`` is two to five times as fast there. On an H200
-    it took 279,000 steps/s of 4,096 Ants.
+    Warp's CPU device is for tests: ``MujocoVecEnv`` is two to five times as fast there. On an H100
+    it took 357,000 steps/s of 4,096 Ants (``benchmarks/gpu.py --tables warp``).
     """
 
     no_wrappers = WRAPPERS_REFUSED.replace("{backend}", "warp")
@@ -181,7 +181,19 @@ class WarpVecEnv(Backend):
                 _log.warning(said, self.spec.id, count - earlier, steps)
 
 
-def _simulations(chosen: Choice, num_envs: int, device: str) -> WarpSimulations:
+def check_wanted(wanted: Wanted) -> None:
+    """See that a GPU could have this batch, without one: no kernel is compiled.
+
+    Raises:
+        UserError: there is no such task, it has no such argument, or MuJoCo Warp is not installed.
+        UnusableWrapper: it has wrappers.
+    """
+    if wanted.wrappers:
+        raise UnusableWrapper(WarpVecEnv.no_wrappers.format(env=wanted.env))
+    _engine_for(choose("warp", wanted, tuple(WARP_ROOM)))
+
+
+def _engine_for(chosen: Choice) -> type[WarpSimulations]:
     try:
         from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
     except ImportError as error:
@@ -189,10 +201,14 @@ def _simulations(chosen: Choice, num_envs: int, device: str) -> WarpSimulations:
             f"{chosen.kind.id()} on the backend warp needs MuJoCo Warp, which can't be imported"
             f' ({error}); pip install "hpcpod[warp]", by Python 3.11 or newer'
         ) from error
-    kind = chosen.kind
+    return WarpSimulations
+
+
+def _simulations(chosen: Choice, num_envs: int, device: str) -> WarpSimulations:
+    made_by, kind = _engine_for(chosen), chosen.kind
     frame_skip = chosen.options.get("frame_skip", kind.frame_skip)
     room = {ours: chosen.own.get(name) for name, ours in WARP_ROOM.items()}
-    return WarpSimulations(chosen.model, num_envs, frame_skip, kind.reads, device, **room)
+    return made_by(chosen.model, num_envs, frame_skip, kind.reads, device, **room)
 
 
 def on_device(model: Any, device: str) -> Any:

@@ -18,8 +18,11 @@ from hpcpod.agents.base import Agent
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.decoder import encode
 from hpcpod.config.placement import LENGTH
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
+from hpcpod.envs.backend import Wanted
+from hpcpod.envs.make import reference
+from hpcpod.envs.mujoco.warp_env import check_wanted
 from hpcpod.envs.recording import saved_steps
 from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
@@ -28,6 +31,7 @@ from hpcpod.errors import (
     HpcpodError,
     UnusablePlugin,
     UnusableWrapper,
+    UserError,
     in_words,
     out_of_memory,
     raised_at,
@@ -46,6 +50,9 @@ _SECONDS_ALIKE = 2.0
 
 _SECONDS_TO_AN_END = 2.0
 """Time for random steps until an episode ends, where there is no time limit."""
+
+_FEW = 64
+"""Environments at most that are tried by MuJoCo in place of MuJoCo Warp."""
 
 _SECONDS_OF_ROWS = 5.0
 """Time for the rows that an agent collects before its first update."""
@@ -109,17 +116,18 @@ def probe(
     """
     problems: list[str] = []
     footprints: dict[str, Footprint] = {}
-    # Nothing is measured here: where pods are trained, other CPUs may do it.
-    factory = EnvFactory(replace(config.env, processes=config.env.processes or 1), "cpu")
+    tried = _tried(config)
     with free_memory_alone() as free:
+        # Nothing is measured here: where pods are trained, other CPUs may do it.
+        factory = EnvFactory(replace(tried, processes=tried.processes or 1), "cpu")
         tell("making the evaluator", "pod.evaluator")
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
         except Exception as error:
             problems.append(f"pod.evaluator: {complaint('it', error, free)}")
-        tell(f"making {config.env.num_envs} of it", "env.id")
+        tell(f"making {tried.num_envs} of it", "env.id")
         try:
-            env = factory(config.env.num_envs)
+            env = factory(tried.num_envs)
             seen = _seen(env, tell)
         except Exception as error:
             said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
@@ -142,6 +150,22 @@ def probe(
     if problems:
         raise ConfigError("the configuration", problems)
     return replace(seen, footprints=footprints)
+
+
+def _tried(config: RunConfig) -> EnvConfig:
+    """The environment that is tried: pods' own, but MuJoCo's few for a GPU's thousands by Warp.
+
+    On the CPU, the trial of 4,096 Ants by Warp took four minutes, by kernels that no pod uses.
+    """
+    env, on_gpu = config.env, config.resources.gpus_per_pod > 0
+    if env.backend != "warp" or config.pod.device == "cpu" or not on_gpu:
+        return env
+    try:
+        check_wanted(Wanted(env.id, env.num_envs, "cuda", env.wrappers, env.kwargs))
+    except UserError as error:
+        raise ConfigError("the configuration", [f"{blamed(error)}: {error}"]) from error
+    ours = replace(reference(env) or env, backend="mujoco")
+    return replace(ours, num_envs=min(env.num_envs, _FEW))
 
 
 def _unscored(config: RunConfig, factory: EnvFactory, tell: Tell, free: int) -> list[str]:

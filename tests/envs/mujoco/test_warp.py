@@ -351,6 +351,7 @@ def test_a_cache_that_others_could_write_to_is_not_used(
 
 @pytest.mark.gpu
 @NO_GPU
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_on_a_gpu_it_is_the_same_task() -> None:
     """Captured, on torch's default stream and on another; a contact's place may vary there."""
     env = WarpVecEnv("Ant-v5", 64, "cuda", kwargs={"max_episode_steps": 20})
