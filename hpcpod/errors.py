@@ -96,6 +96,10 @@ class ImpossibleBirth(HpcpodError, ValueError):
     """A pod that a generator proposes can't be made: the proposal is refused."""
 
 
+class Interrupted(HpcpodError):
+    """No process goes on with a run that has not finished."""
+
+
 class Superseded(HpcpodError):
     """The run was extended, and this process works by the limits of before."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from hpcpod.config.arguments import door, numbers
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range
-from hpcpod.errors import HpcpodError, StorageError, UserError
+from hpcpod.errors import Interrupted, StorageError, UserError
 from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Decision, PodState
@@ -199,7 +199,7 @@ class Run(RunTables):
 
         Raises:
             TimeoutError: it is still going on.
-            HpcpodError: no process goes on with it: the one that ran it here is gone.
+            Interrupted: no process goes on with it: the one that ran it here is gone.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with progress_text(self._progress if progress is None else progress) as show:
@@ -212,7 +212,7 @@ class Run(RunTables):
                     break
                 if status.state == "interrupted":
                     said = f"no process runs {self.name}; `hpcpod resume {self.word}` goes on"
-                    raise HpcpodError(said)
+                    raise Interrupted(said)
                 if end is not None and time.monotonic() > end:
                     raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
         return self.status()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import RunExists, UserError
+from hpcpod.errors import Interrupted, RunExists, UserError
 from hpcpod.run import preflight
 from hpcpod.run.best_policy import kept
 from hpcpod.run.launch import create_run
@@ -76,20 +76,31 @@ def to_its_end(
 
 
 def drive(run: Run) -> None:
-    """Have slots train a run to its end: those of another process, if it has them, else its own.
+    """Have slots train a run to its end: those of another process, as long as it has them, then
+    its own.
 
     Raises:
         UserError: it is paused, or the scheduler refuses.
         HpcpodError: the processes that trained it are gone.
     """
-    paused = f"{run.name} is paused: `hpcpod resume {run.word}` goes on with it"
     if run.folder.requests.read(Drain) is not None:
-        raise UserError(paused)
-    if not (run.local and run.folder.locks.driven()):
-        run.resume()
+        raise UserError(_paused(run))
+    if run.local and run.folder.locks.driven():
+        with contextlib.suppress(Interrupted):  # then it is this process's turn
+            _wait(run)
+            return
+    run.resume()
+    _wait(run)
+
+
+def _wait(run: Run) -> None:
     run.wait(poll=0.5 if run.local else POLL_SECONDS)
     if run.board().phase != "finished":
-        raise UserError(paused)
+        raise UserError(_paused(run))
+
+
+def _paused(run: Run) -> str:
+    return f"{run.name} is paused: `hpcpod resume {run.word}` goes on with it"
 
 
 def repeat(
