@@ -17,6 +17,7 @@ from hpcpod.cli.arguments import Argument, arg, flag
 from hpcpod.cli.inspect import console
 from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.errors import Corrupt, HpcpodError, UserError
+from hpcpod.run.full_disk import full_words
 from hpcpod.run.run import runs_home
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def _say_where(registry: Registry) -> None:
         where += f" since {_date(since.time)}"
     if plans and plans[-1].cycle not in {each.cycle for each in ledger}:
         where += f"; cycle {plans[-1].cycle} is open: {plans[-1].why}"
+        policy = None if current is None else registry.policy(current)
+        where = "; ".join(filter(None, (where, full_words(registry.path, policy))))
     say(f"{registry.name}: {where}")
     if current is not None:
         say(f"deployed: {_policy(registry)}")

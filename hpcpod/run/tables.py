@@ -86,6 +86,8 @@ def progress_lines(status: Status) -> Iterator[str]:
     """Slots, what they have used, and when the run ends: a line each, if there is something."""
     if status.state != "finished":
         yield slots_words(status)
+        if status.full:
+            yield status.full
         if status.cancelled:
             yield status.cancelled
         if status.idling:

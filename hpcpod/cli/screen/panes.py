@@ -169,8 +169,8 @@ def slots(scene: Scene, chosen: int, columns: int, rows: int) -> list[Text]:
     """The present work of each slot."""
     status, every = scene.status, slot_rows(scene)
     about = [*wrapped(f" {slots_words(status)}", columns)]
-    if status.idling:
-        about += wrapped(f" {status.idling}", columns)
+    for words in filter(None, (status.full, status.idling)):
+        about += wrapped(f" {words}", columns)
     room = max(1, rows - 1 - len(about))
     top = window(len(every), chosen, room)
     shown = every[top : top + room]
