@@ -65,7 +65,11 @@ def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[
         said = why_run(replace(seen, ended=_ended(launcher, _last_submission(seen))))
         best = best_of(folder, seen.board)
         full = full_words(folder.path, None if best is None else best.checkpoint)
-        return [*([full] if full and seen.state != "finished" else []), *said, *refused(folder, seen.board)]
+        return [
+            *([full] if full and seen.state != "finished" else []),
+            *said,
+            *refused(folder, seen.board),
+        ]
     require_pod(seen.board, pod, seen.config.name)
     mine = [order.id for order in orders(seen.board) if order.pod == pod]
     claims = {order: claim for order in mine if (claim := claim_of(folder, order)) is not None}

@@ -18,7 +18,7 @@ from hpcpod.envs.catalog import BACKENDS, FAMILIES
 from hpcpod.envs.listing import list_envs, registered
 from hpcpod.envs.mujoco.tasks import TASKS
 from hpcpod.envs.torch_envs import DYNAMICS
-from tests.support.command_line import refusal
+from tests.support.command_line import refusal, without_progress
 from tests.test_surface import loaded_by
 
 QUICK = ("--steps", "60", "--seconds", "0.01", "--num-envs", "2")
@@ -179,8 +179,8 @@ def test_a_package_that_is_missing_is_named_with_the_line_that_installs_it(tmp_p
     done = hpcpod("envs", "check", "Ant-v5", "--backend", "mujoco", path=path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "pip install 'hpcpod[mujoco]'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    [last] = without_progress(done.stderr).splitlines()
+    assert "pip install 'hpcpod[mujoco]'" in last
 
 
 def test_a_gymnasium_that_cannot_be_imported_is_said(tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ FAULTS: dict[str, tuple[list[str], str]] = {
     "nan": (["own_envs:NotANumber"], "own_envs:NotANumber: the reward of environment 0 is not"),
     "raises": (["own_envs:Raising"], "Raising raised RuntimeError: the simulator is gone"),
     "hangs": (
-        ["own_envs:Hanging", "--patience", "3"],
-        "Hanging hangs: nothing has happened for 3 s while checking the contract in 60 steps (line",
+        ["own_envs:Hanging", "--patience", "8"],  # an import took 3 s on a busy machine
+        "Hanging hangs: nothing has happened for 8 s while checking the contract in 60 steps (line",
     ),
     "hangs in a process": (
         ["own_envs:Hanging", "--patience", "8", "--processes", "2"],
