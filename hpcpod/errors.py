@@ -16,6 +16,7 @@
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
     ├── ImpossibleBirth           a generator's proposal that can't be carried out
+    ├── Interrupted               a run is waited for, and no process goes on with it
     ├── Superseded                the run was extended: a process with its old limits ends
     ├── EngineDiffers             a simulator here is not the one that computes the run's scores
     ├── EnvFailed                 a process that steps environments raised an error, or is gone
