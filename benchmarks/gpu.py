@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -22,7 +23,7 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import make_env
 from hpcpod.envs.mujoco.warp_env import WarpVecEnv
 from hpcpod.envs.threads import set_env_threads
-from hpcpod.envs.vec_env import Box, EnvSpec, Step, VecEnv
+from hpcpod.envs.vec_env import Box, EnvSpec, Step, VecEnv, random_actions
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import set_numerics
 from hpcpod.pod.worker import Worker
@@ -55,7 +56,7 @@ def ppo(device: str, sizes: Sequence[int], quick: bool) -> None:
     print("|---|---|---|---|")
     for num_envs in sizes:
         repeats = 2 if quick else max(3, min(10, 160_000 // num_envs))
-        row(f"{num_envs:,}", lambda n=num_envs, r=repeats: ppo_rate(n, device, r))  # type: ignore[misc]
+        row(f"{num_envs:,}", partial(ppo_rate, num_envs, device, repeats))
 
 
 def updates(device: str, sizes: Sequence[int], quick: bool) -> None:
@@ -63,7 +64,7 @@ def updates(device: str, sizes: Sequence[int], quick: bool) -> None:
     print("| updates/s, batch of 256, 2 x 256 | captured | kernel by kernel | ratio |")
     print("|---|---|---|---|")
     for agent in ("sac", "td3"):
-        row(agent, lambda a=agent: update_rate(a, device, 2 if quick else 10))  # type: ignore[misc]
+        row(agent, partial(update_rate, agent, device, 2 if quick else 10))
 
 
 def warp(device: str, sizes: Sequence[int], quick: bool) -> None:
@@ -131,9 +132,7 @@ def update_rate(algorithm: str, device: str, repeats: int) -> float:
 def stepping_rate(env: VecEnv, repeats: int) -> float:
     """Environment steps/s by random actions; environments whose episode ends begin anew."""
     device, count = env.spec.device, env.spec.num_envs
-    assert isinstance(env.spec.action, Box)
-    generator = torch.Generator(device).manual_seed(0)
-    action = torch.rand((count, *env.spec.action.shape), generator=generator, device=device) * 2 - 1
+    [action] = random_actions(env.spec, 1, torch.Generator().manual_seed(0))
     env.reset(torch.arange(count))
     return repeats * count / seconds(lambda: env.step(action), repeats, device)
 

@@ -16,7 +16,6 @@ from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
 from hpcpod.run.extension_words import extensions_words
-from hpcpod.run.full_disk import full
 from hpcpod.run.idle_slots import at_barrier, idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
@@ -28,6 +27,7 @@ from hpcpod.run.pod_history import Claim, claim_of, require_pod
 from hpcpod.run.refused import refused
 from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.snapshot_scores import scoring
+from hpcpod.run.status import status_of
 from hpcpod.run.text import duration, many, since
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus, element
@@ -62,7 +62,8 @@ def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[
     seen = replace(seen, impossible=_impossible(launcher, seen))
     if pod is None:
         said = why_run(replace(seen, ended=_ended(launcher, _last_submission(seen))))
-        return [*full(folder, seen), *said, *refused(folder, seen.board)]
+        full = status_of(folder, seen).full
+        return [*filter(None, [full]), *said, *refused(folder, seen.board)]
     require_pod(seen.board, pod, seen.config.name)
     mine = [order.id for order in orders(seen.board) if order.pod == pod]
     claims = {order: claim for order in mine if (claim := claim_of(folder, order)) is not None}

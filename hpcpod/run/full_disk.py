@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.text import size
-from hpcpod.storage.layout import blob_path
-from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.stopping import leader
 
 LEAST = 100_000
 """Bytes that a run needs for what is no checkpoint: boards, reports, logs."""
-
-
-def full(folder: RunFolder, seen: Snapshot) -> Iterator[str]:
-    """The words on the filesystem of a run that has not ended, if it is full."""
-    found = leader(seen.board)
-    blobs = folder.path / "blobs"
-    policy = None if found is None else blob_path(blobs, found.checkpoint.core)
-    if seen.state != "finished" and (words := full_words(folder.path, policy)):
-        yield words
 
 
 def full_words(folder: Path, policy: Path | None) -> str:

@@ -17,7 +17,7 @@ from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Confirmed
 from hpcpod.run.extension_words import extensions_words
 from hpcpod.run.forecast import Forecast, forecast
-from hpcpod.run.full_disk import full
+from hpcpod.run.full_disk import full_words
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
 from hpcpod.run.snapshot_scores import scoring
@@ -166,6 +166,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     end = board.stopped if board.stopped is not None else seen.clock
     used_up, pending = used(seen.restarts), seen.waiting
     best, target = best_of(folder, board), config.stop.target
+    policy = None if best is None else best.checkpoint
     ended = seen.state in ("finished", "paused", "draining")
     return Status(
         run=config.name,
@@ -197,7 +198,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         requeues=used_up.requeues,
         forecast=forecast(seen),
         idling=idling(seen),
-        full=" ".join(full(folder, seen)),
+        full="" if seen.state == "finished" else full_words(folder.path, policy),
         gpu_hours=used_up.gpu_hours,
         core_hours=used_up.core_hours,
         pods=len(board.living),

@@ -31,7 +31,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def without_progress(text: str) -> str:
-    """What is said after the lines on what is being done: on a busy machine an import takes ten
+    """The text after the lines on what is being done: on a busy machine an import takes ten
     seconds, and has one."""
     return "".join(dropwhile(lambda line: line.endswith(" ...\n"), text.splitlines(keepends=True)))
 

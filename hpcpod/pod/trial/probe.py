@@ -158,14 +158,15 @@ def _tried(config: RunConfig) -> EnvConfig:
     On the CPU, the trial of 4,096 Ants by Warp took four minutes, by kernels that no pod uses.
     """
     env, on_gpu = config.env, config.resources.gpus_per_pod > 0
-    if env.backend != "warp" or config.pod.device == "cpu" or not on_gpu:
+    if env.backend != "warp" or env.python or config.pod.device == "cpu" or not on_gpu:
         return env
     try:
         check_wanted(Wanted(env.id, env.num_envs, "cuda", env.wrappers, env.kwargs))
     except UserError as error:
         raise ConfigError("the configuration", [f"{blamed(error)}: {error}"]) from error
-    ours = replace(reference(env) or env, backend="mujoco")
-    return replace(ours, num_envs=min(env.num_envs, _FEW))
+    ours = reference(env)
+    assert ours is not None, "each task of Warp's is one of gymnasium's"
+    return replace(ours, backend="mujoco", num_envs=min(env.num_envs, _FEW))
 
 
 def _unscored(config: RunConfig, factory: EnvFactory, tell: Tell, free: int) -> list[str]:
