@@ -10,7 +10,7 @@ from pathlib import Path
 import arlbench_table
 import numpy as np
 import pytest
-from arlbench_replay.replay import TRAININGS, Draw, Outcome, random_search, replayed
+from arlbench_replay.replay import TRAININGS, Draw, Outcome, everything, random_search, replayed
 from arlbench_replay.tables import Array, Table, left_one_out, read
 
 from hpcpod.tournament.allocators.replicates import MOST
@@ -96,6 +96,16 @@ def test_where_the_best_stand_still_fresh_draws_are_configurations_of_the_table(
     draw = Draw(table, 0)
     draw.curves[:48] = 0.0  # the founders are 24 of these
     assert replayed(draw, "halving", 24, 0).shown > 10  # a place out of the table was an error
+
+
+def test_six_seeds_of_each_choose_by_the_last_scores() -> None:
+    draw = Draw(made_up(), 0)
+    draw.curves[:] = 0.0
+    draw.curves[7, :MOST, -5:] = 60.0  # in the last round the next one is ahead
+    draw.curves[8, :MOST, -1] = 100.0
+    draw.curves[100, :] = 500.0  # none of the first 96
+    draw.truth = draw.curves[:, MOST:, -1].mean(axis=1)
+    assert everything(draw) == Outcome(true=0.0, shown=60.0, cost=6 * TRAININGS, seeds=MOST)
 
 
 @pytest.mark.long

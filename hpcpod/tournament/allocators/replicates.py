@@ -1,10 +1,13 @@
-"""Replicates: halving, and what is left of the budget trains the best again with other seeds.
+"""Replicates: half of the budget screens the population, the rest trains the best with more seeds.
 
 One training says little of its hyperparameters: with another seed they may lead to a policy that is
 far worse, and the best of many trainings is mostly a lucky one (Eimer, Lindauer and Raileanu 2023).
-Where ``stop.rounds`` ends a pod's training and a budget is left, the best configurations of each
-stage (see ``halving``) that have trained all their rounds are trained again from scratch, in places
-of pods that rest. They are ranked by their mean over seeds, shrunk (``scores.posterior``).
+So where ``stop.rounds`` ends a pod's training and the run has a budget, this is successive halving
+over configurations and seeds: half of the budget is shared equally; then the best quarter of the
+configurations are trained to the end, half as many with a second seed, half as many of those with
+four seeds, and so on (``ladder``). Another seed begins from scratch in the place of a pod that
+rests. A training counts by its last scores, not the very last one, and configurations are ranked by
+their mean over seeds, shrunk (``scores.posterior``).
 """
 
 from __future__ import annotations
@@ -18,10 +21,18 @@ import numpy as np
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
-from hpcpod.tournament.allocators.halving import Halving, always, divided, names, stage
+from hpcpod.tournament.allocators.halving import Halving, always, divided, names
 from hpcpod.tournament.scores import posterior
 from hpcpod.tournament.statistics import mean, sd
 
+SCREENING = 0.5
+"""Share of the budget that all configurations' first trainings have, each the same part."""
+QUARTER = 4
+"""Of the configurations this part is trained to the end after that."""
+RIVALS = 2
+"""Configurations that are trained with another seed at least: one alone is compared with none."""
+ENDING = 5
+"""Scores by which a training counts, from the second half of its rounds."""
 MOST = 6
 """Trainings of one configuration: the error of its mean falls slowly after that."""
 PRIOR = 2.0
@@ -54,29 +65,59 @@ class Replicates:
         self._warmup = config.warmup_rounds
 
     def allocate(self, prospects: Prospects) -> Allocation:
-        """Train the best configurations of this stage; it is halving without a budget, or an end
-        of each pod's training."""
+        """Train the pods of the first rung that is not climbed; it is halving without a budget, or
+        an end of each pod's training."""
         if prospects.spent is None or prospects.rounds is None:
             return self._halving.allocate(prospects)
-        places, said = stage(prospects.pods, prospects.spent)
-        kept: set[str] = set()
-        wanted: list[str] = []
         ranking = configurations(prospects)
-        for each in ranking:
-            if len(wanted) + len(kept) >= places:
-                break
-            if each.going:
-                kept |= names(each.going)
-            elif each.trained < MOST:
-                wanted.append(each.living)
+        kept, wanted, said = names(prospects.scored), list[str](), "all are screened first"
+        if prospects.spent >= SCREENING or all(each.repeats for each in prospects.scored):
+            kept, wanted, said = _climbing(prospects, ranking)
         kept |= always(prospects.scored, self._warmup)
-        wanted = wanted[: _room(prospects, kept)]
         again = dict(zip(_spare(prospects, kept, ranking), wanted, strict=False))
         if not (kept or again or prospects.unscored):
             kept = names(prospects.scored[:1])
         found = divided(prospects, kept, said)
         resting = {pod: why for pod, why in found.resting.items() if pod not in again}
         return Allocation(found.order, resting, again=again)
+
+
+def ladder(places: int) -> Iterator[tuple[int, int]]:
+    """Rungs, in the order in which they are climbed: a number of configurations, the best of those
+    on the rung before, and of seeds with which each is trained to the end. Where there is budget
+    left after the last rung, twice as many climb them."""
+    width, steps = math.ceil(places / QUARTER), MOST.bit_length()
+    while True:
+        for step in range(steps + 1):
+            best = max(RIVALS, math.ceil(width / 2**step))
+            yield min(places, best), min(MOST, 2**step)
+        if width >= places * 2**steps:
+            return
+        width *= 2
+
+
+def _climbing(
+    prospects: Prospects, ranking: Sequence[Configuration]
+) -> tuple[set[str], list[str], str]:
+    """The pods to train, pods whose configurations begin with another seed, and a sentence.
+
+    A rung takes the best of those on the one before: where any rose that was ahead for a moment,
+    half of the trainings went to configurations that the ladder has no place for.
+    """
+    before = 0
+    for number, trainings in ladder(prospects.pods):
+        missing = number - sum(each.trained >= trainings for each in ranking)
+        able = [each for each in ranking if before <= each.trained < trainings]
+        climbers = able[: max(0, missing)]
+        kept = {name for each in climbers for name in names(each.going)}
+        lacking = {each: trainings - each.trained - len(each.going) for each in climbers}
+        wanted = [each.living for each in climbers for _ in range(lacking[each])]
+        wanted = wanted[: _room(prospects, kept)]
+        if kept or wanted:
+            times = "to the end" if trainings == 1 else f"with {trainings} seeds"
+            return kept, wanted, f"{number} of {prospects.pods} are trained {times}"
+        before = trainings % MOST  # 0 after the last rung of a ladder
+    return set(), [], "no other seed can be trained in what is left"
 
 
 def _spare(prospects: Prospects, kept: set[str], ranking: Sequence[Configuration]) -> Iterator[str]:
@@ -119,8 +160,14 @@ def configurations(prospects: Prospects) -> list[Configuration]:
 def _scores(pods: list[Candidate], done: set[str]) -> list[float]:
     """The scores of a configuration's trainings that are done; else of the farthest one."""
     ended = [each for each in pods if each.pod in done]
-    counted = ended or [max(pods, key=lambda each: (each.rounds, each.pod))]
-    return [each.score for each in counted if each.score is not None]
+    return [ending(each) for each in ended or [max(pods, key=lambda e: (e.rounds, e.pod))]]
+
+
+def ending(candidate: Candidate) -> float:
+    """The mean of the last scores of a training: of the second half of its rounds, and of the last
+    ``ENDING`` at most."""
+    half = candidate.rounds / 2
+    return mean([point.mean for point in candidate.curve[-ENDING:] if point.round > half])
 
 
 def over_seeds(scores: list[list[float]]) -> list[float]:
