@@ -94,6 +94,9 @@ def test_a_replicate_in_training_is_not_doubled() -> None:
     again = pod("p4", -5, 1, repeats="p3")
     found = REPLICATES.allocate(seen(pod("p0", 1), pod("p3", 9, ROUNDS), again, *two))
     assert (found.again, found.order) == ({}, ("p4",))
+    born = Candidate("p4", "ppo", (), repeats="p3")  # nothing is known of it yet
+    found = REPLICATES.allocate(seen(pod("p0", 1), pod("p3", 9, ROUNDS), born, *two))
+    assert (found.again, found.order) == ({}, ("p4",))
 
 
 def test_all_seeds_of_a_rung_begin_together() -> None:

@@ -50,7 +50,7 @@ class Configuration:
     trained: int
     """Pods that have trained all their rounds."""
     going: tuple[Candidate, ...]
-    """Pods that have a round to train, and a score."""
+    """Pods that have a round to train."""
     mean: float
     """Of the scores of those that are done; else of the farthest one."""
     estimate: float
@@ -137,8 +137,8 @@ def configurations(prospects: Prospects) -> list[Configuration]:
     groups: dict[str, list[Candidate]] = {}
     done = {each.pod for each in prospects.done}
     for each in (*prospects.done, *prospects.candidates):
-        if each.score is not None:
-            groups.setdefault(each.repeats or each.pod, []).append(each)
+        groups.setdefault(each.repeats or each.pod, []).append(each)
+    groups = {name: pods for name, pods in groups.items() if any(each.curve for each in pods)}
     if not groups:
         return []
     scores = {name: _scores(pods, done) for name, pods in groups.items()}
@@ -198,5 +198,5 @@ def _room(prospects: Prospects, kept: set[str]) -> int:
         return sys.maxsize
     if prospects.axis == "seconds":  # slots train beside each other
         return sys.maxsize if prospects.left >= whole else 0
-    reserved = sum(whole - each.spent for each in prospects.scored if each.pod in kept)
+    reserved = sum(whole - each.spent for each in prospects.candidates if each.pod in kept)
     return max(0, int((prospects.left - reserved) / whole))
