@@ -18,7 +18,7 @@ POPULATIONS: Mapping[str, Mapping[str, Any]] = {
     "finals": {},
     "generational": {"scheme": "generational"},
     "halving": {"allocator": "halving", "pods": MANY},
-    "replicates": {"allocator": "replicates", "pods": MANY},
+    "replicates": {"allocator": "replicates", "generator": "random_search", "pods": MANY},
     "pods_8": {"pods": {"min": 1, "max": 8}},
     "pods_32": {"pods": MANY},
     "no_evolution": {"generator": "looser_rules:NoCopies"},

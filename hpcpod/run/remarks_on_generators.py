@@ -21,6 +21,8 @@ def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
         rounds: that a pod trains in it, if all are equally fast; None if no steps limit it.
     """
     stop, generator = config.stop, config.population.generator
+    if config.population.allocator == "replicates":
+        yield from _on_replicates(config)
     if generator == "random_search":
         limited = stop.env_steps is not None or stop.minutes is not None
         if stop.rounds is None or not limited:
@@ -49,4 +51,20 @@ def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
             f"population.generator: a pod trains {rounds:.3g} rounds in this run, and restarts"
             f" begins nothing anew before {RESTART}; take gentle_truncation, or shorter rounds"
             " (round.env_steps)"
+        )
+
+
+def _on_replicates(config: RunConfig) -> Iterator[str]:
+    """An allocator of configurations that has none to compare, or no budget to compare them by."""
+    stop, generator = config.stop, config.population.generator
+    if stop.rounds is None or (stop.env_steps is None and stop.minutes is None):
+        yield (
+            "population.allocator: replicates trains nothing again where stop.rounds does not end a"
+            " pod's training or no budget limits the run, and is halving then; give it stop.rounds,"
+            " and stop.env_steps or stop.minutes"
+        )
+    elif ":" not in generator and generator != "random_search":
+        yield (
+            "population.allocator: replicates compares configurations by trainings from scratch,"
+            f" which copies are not, and {generator} makes copies; write generator: random_search"
         )

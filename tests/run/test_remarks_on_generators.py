@@ -48,3 +48,21 @@ def test_a_generator_that_can_not_work_is_remarked_on(
 def test_where_nobody_is_copied_nothing_is_said_of_copies() -> None:
     short = said("random_search", 2, rounds=1, minutes=5)
     assert not any("copy" in each for each in short)
+
+
+@pytest.mark.parametrize(
+    ("generator", "stop", "words"),
+    [
+        ("gentle_truncation", {"rounds": 50, "minutes": 5}, "write generator: random_search"),
+        ("gentle_truncation", {"rounds": None, "minutes": 5}, "give it stop.rounds, and"),
+        ("random_search", {"rounds": 50, "env_steps": 5000}, ""),
+    ],
+)
+def test_replicates_want_trainings_from_scratch_their_end_and_a_budget(
+    generator: str, stop: dict[str, Any], words: str
+) -> None:
+    population = {"generator": generator, "allocator": "replicates", "pods": {"min": 1, "max": 8}}
+    found = remarks_on(agents=RATE, population=population, stop=stop)
+    found = [each for each in found if each.startswith("population.allocator")]
+    assert len(found) == (1 if words else 0), found
+    assert all(words in each for each in found)

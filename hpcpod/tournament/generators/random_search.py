@@ -15,15 +15,16 @@ class RandomSearch(Succession):
     fixed at birth, rewards that come late. Where ``stop.rounds`` and ``stop.env_steps`` or
     ``stop.minutes`` limit a run, a pod that has trained all its rounds gives its place to a new
     draw, until the budget is spent: P places then try more than P draws. A control that is done
-    stays.
+    stays, and with ``allocator: replicates`` every pod, since that trains it with other seeds.
     """
 
     def challenge(
         self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int
     ) -> Fresh | None:
         """A new draw in the place of a pod that is done, if the run goes on after it."""
-        stop = cohorts.config.stop
+        stop, population = cohorts.config.stop, cohorts.config.population
         limited = stop.env_steps is not None or stop.minutes is not None
+        limited = limited and population.allocator != "replicates"
         if pod.birth is not None or not limited or not cohorts.spare(pod):
             return None
         done = f"in place of {pod.id}, which has trained its {stop.rounds} rounds"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpcpod.config.schema import StopConfig
-from hpcpod.tournament.leaderboard import fold
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.rules import Rules
 from tests.tournament.generators.play import born, by_place, game, played
-from tests.tournament.world import failed, order_of
+from tests.tournament.world import failed, order_of, report
 
 
 def test_nobody_is_copied_or_replaced_while_it_trains() -> None:
@@ -25,6 +28,24 @@ def test_a_pod_that_is_done_gives_its_place_to_a_draw_while_the_budget_lasts() -
     assert all(pod.birth is not None and pod.birth.round == 1 for pod in late)
     assert [entry.pod for entry in board.entries] == [f"p000{n}" for n in range(8, 0, -1)]
     assert played(rules, 2, by_place, board).stop_reason == "env_steps"
+
+
+def test_with_replicates_a_pod_that_is_done_is_followed_by_another_seed_of_the_best() -> None:
+    rules = game("random_search", stop=StopConfig(rounds=2, env_steps=500_000))
+    population = replace(rules.config.population, allocator="replicates")
+    rules = Rules.of(replace(rules.config, population=population), rules.algorithms)
+    board = first_board(rules, 0.0)
+    for _ in range(2):
+        reports = [
+            report(order, (by_place(board, order),) * 16, trained_steps=20_000)
+            for order in orders(board)
+        ]
+        board = fold(board, reports, rules, now=1.0)
+    assert [(pod.repeats, pod.cause) for pod in born(board)] == [
+        ("p0008", "fresh"),
+        ("p0007", "fresh"),
+    ]
+    assert board.stop_reason is None
 
 
 def test_by_rounds_alone_each_place_has_one_draw() -> None:
