@@ -19,6 +19,7 @@ from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
 from hpcpod.storage.slots import OrderStatus, element
 from hpcpod.tournament.barrier import since
+from hpcpod.tournament.budget import followed
 from hpcpod.tournament.policy_snapshots import being_scored, policies, to_score
 
 Limit = Literal["minutes", "env_steps", "rounds", "user", "target"]
@@ -71,8 +72,8 @@ def forecast(seen: Snapshot) -> Forecast | None:
 
 def last_rounds(seen: Snapshot) -> dict[str, tuple[float, float]]:
     """In how many seconds each pod that is in training has trained its last round: at the earliest,
-    and at the latest. Empty without ``stop.rounds``, or if unknown."""
-    if seen.config.stop.rounds is None or seen.board.phase != "running":
+    and at the latest. Empty if its rounds do not end it, or if unknown."""
+    if seen.config.stop.rounds is None or followed(seen.config) or seen.board.phase != "running":
         return {}
     low, _, high = (outlook.played() for outlook in _outlooks(seen))
     if low is None or high is None:
@@ -185,7 +186,8 @@ class _Outlook:
         )  # fmt: skip
 
     def _tasks(self) -> Iterator[Task]:
-        rounds = self._config.stop.rounds
+        # the next one in its place is taken to go on as it does
+        rounds = None if followed(self._config) else self._config.stop.rounds
         for pod in self._board.living:
             if pod.birth is None:
                 continue

@@ -81,6 +81,14 @@ def axis_of(config: RunConfig) -> Axis:
     return config.population.budget or ("env_steps" if config.stop.minutes is None else "seconds")
 
 
+def followed(config: RunConfig) -> bool:
+    """True if a pod that has trained its rounds is followed by another while there is budget."""
+    stop, population = config.stop, config.population
+    limited = stop.env_steps is not None or stop.minutes is not None
+    follows = population.generator == "random_search" or population.allocator == "replicates"
+    return stop.rounds is not None and limited and follows
+
+
 def slots_of(config: RunConfig) -> int | None:
     """The slots that are asked for; None: as many as fit on this machine."""
     cluster, pods = config.cluster, config.population.pods.max

@@ -13,6 +13,7 @@ from hpcpod.config.schema import (
     ClusterConfig,
     EnsemblesConfig,
     EnvConfig,
+    PopulationConfig,
     ResourcesConfig,
     RoundConfig,
     RunConfig,
@@ -161,6 +162,22 @@ def test_steps_are_those_of_all_pods() -> None:
     assert told.seconds == pytest.approx(50 + NOTICE)
     both = replace(stop, rounds=3)
     assert seconds(seen(both, *pods, board={"env_steps": 0})) == pytest.approx(100 + NOTICE)
+
+
+@pytest.mark.parametrize("rule", [{"generator": "random_search"}, {"allocator": "replicates"}])
+def test_where_a_pod_that_is_done_is_followed_by_another_the_budget_ends_the_run(
+    rule: dict[str, str],
+) -> None:
+    config = {"population": PopulationConfig(**rule)}
+    stop = StopConfig(env_steps=20_000, rounds=5)
+    run = seen(stop, pod("p1", 10, 4), config=config, board={"env_steps": 14_000})
+    assert last_rounds(run) == {}
+    told = forecast(run)
+    assert told is not None
+    assert told.limit == "env_steps"
+    assert told.seconds == pytest.approx(60 + NOTICE)
+    alone = seen(StopConfig(rounds=5), pod("p1", 10, 4), config=config)
+    assert seconds(alone) == pytest.approx(10 + NOTICE)
 
 
 def test_finals_come_after_the_limit_as_many_at_once_as_there_are_slots() -> None:

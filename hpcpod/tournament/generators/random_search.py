@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hpcpod.records.records import PodState, Verdict
+from hpcpod.tournament.budget import followed
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.succession import Succession, because
 from hpcpod.tournament.proposals import Fresh
@@ -22,12 +23,11 @@ class RandomSearch(Succession):
         self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int
     ) -> Fresh | None:
         """A new draw in the place of a pod that is done, if the run goes on after it."""
-        stop, population = cohorts.config.stop, cohorts.config.population
-        limited = stop.env_steps is not None or stop.minutes is not None
-        limited = limited and population.allocator != "replicates"
-        if pod.birth is not None or not limited or not cohorts.spare(pod):
+        config = cohorts.config
+        another = followed(config) and config.population.allocator != "replicates"
+        if pod.birth is not None or not another or not cohorts.spare(pod):
             return None
-        done = f"in place of {pod.id}, which has trained its {stop.rounds} rounds"
+        done = f"in place of {pod.id}, which has trained its {config.stop.rounds} rounds"
         return self.fresh(cohorts, pod.algorithm, pod, done, key)
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Fresh:
