@@ -164,11 +164,13 @@ def test_steps_are_those_of_all_pods() -> None:
     assert seconds(seen(both, *pods, board={"env_steps": 0})) == pytest.approx(100 + NOTICE)
 
 
-@pytest.mark.parametrize("rule", [{"generator": "random_search"}, {"allocator": "replicates"}])
+@pytest.mark.parametrize(
+    "rule", [PopulationConfig(generator="random_search"), PopulationConfig(allocator="replicates")]
+)
 def test_where_a_pod_that_is_done_is_followed_by_another_the_budget_ends_the_run(
-    rule: dict[str, str],
+    rule: PopulationConfig,
 ) -> None:
-    config = {"population": PopulationConfig(**rule)}
+    config = {"population": rule}
     stop = StopConfig(env_steps=20_000, rounds=5)
     run = seen(stop, pod("p1", 10, 4), config=config, board={"env_steps": 14_000})
     assert last_rounds(run) == {}

@@ -63,6 +63,6 @@ def test_replicates_want_trainings_from_scratch_their_end_and_a_budget(
 ) -> None:
     population = {"generator": generator, "allocator": "replicates", "pods": {"min": 1, "max": 8}}
     found = remarks_on(agents=RATE, population=population, stop=stop)
-    found = [each for each in found if each.startswith("population.allocator")]
-    assert len(found) == (1 if words else 0), found
-    assert all(words in each for each in found)
+    said = [each for each in found if each.startswith("population.allocator")]
+    assert len(said) == (1 if words else 0), found
+    assert all(words in each for each in said)
