@@ -79,22 +79,29 @@ def scaled(scores: Scores, tasks: Sequence[str]) -> list[list[float]]:
 
 
 def interquartile(scores: Scores, tasks: Sequence[str]) -> str:
-    """The interquartile mean over tasks and seeds, with its stratified bootstrap interval."""
+    """The interquartile mean over tasks and seeds, with its stratified bootstrap interval; a single
+    seed has none."""
     if not tasks:
         return ""
     strata = scaled(scores, tasks)
+    found = f"{iqm(np.concatenate(strata)):.2f}"
+    if max(map(len, strata)) == 1:
+        return found
     low, high = iqm_interval(strata)
-    return f"{iqm(np.concatenate(strata)):.2f} ({low:.2f} to {high:.2f})"
+    return f"{found} ({low:.2f} to {high:.2f})"
 
 
 def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
     """The probability that a run of one arm scores above a run of another, mean over the tasks of
-    both, with its bootstrap interval, too narrow of few seeds; and the p of a permutation test."""
+    both, with its bootstrap interval, too narrow of few seeds and none of one; and the p of a
+    permutation test."""
     both = [task for task in tasks if one.get(task) and other.get(task)]
     if not both:
         return ""
     strata = [one[task] for task in both], [other[task] for task in both]
     found, p = improvement_over_tasks(*strata), improvement_test(*strata)
+    if max(len(scores) for side in strata for scores in side) == 1:
+        return f"{found.probability:.2f}, p {p:.2g}"
     return f"{found.probability:.2f} ({found.low:.2f} to {found.high:.2f}), p {p:.2g}"
 
 

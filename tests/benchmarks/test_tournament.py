@@ -143,8 +143,13 @@ def test_figures_by_hand() -> None:
     # Of the 6 ways to deal the labels of CartPole 4 are as far from the middle or farther.
     assert chance(one, other, list(TASKS)) == "0.62 (0.25 to 0.75), p 0.67"
     assert chance(one, {"hopper-ppo": [1.0]}, list(TASKS)) == ""
-    # (261 - 22) / 478 is one half; of one seed the interval has no width.
-    assert interquartile({"cartpole-ppo": [261.0]}, ["cartpole-ppo"]) == "0.50 (0.50 to 0.50)"
+    # (261 - 22) / 478 is one half
+    one_seed = {"cartpole-ppo": [261.0]}, ["cartpole-ppo"]
+    assert interquartile(*one_seed) == "0.50"  # an interval of it would have no width
+    assert (
+        interquartile({"cartpole-ppo": [261.0, 261.0]}, ["cartpole-ppo"]) == "0.50 (0.50 to 0.50)"
+    )
+    assert chance(one_seed[0], {"cartpole-ppo": [22.0]}, one_seed[1]) == "1.00, p 1"
     assert optimism([cell("smac", 1, 261.0, claimed=308.8)]) == "+0.100"
 
 
