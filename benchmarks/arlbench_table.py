@@ -32,8 +32,7 @@ from selection_scenarios.measures import Number, mean
 
 HERE = Path(__file__).parent
 RANDOM = "random search"
-EVERYTHING = "everything"
-WITHOUT_RUN = {RANDOM: random_search, EVERYTHING: everything}
+WITHOUT_RUN = {RANDOM: random_search, "everything": everything}
 ARMS = (*WITHOUT_RUN, "halving", "replicates", "ocba", "thompson")
 PODS = 96
 

@@ -79,30 +79,28 @@ def scaled(scores: Scores, tasks: Sequence[str]) -> list[list[float]]:
 
 
 def interquartile(scores: Scores, tasks: Sequence[str]) -> str:
-    """The interquartile mean over tasks and seeds, with its stratified bootstrap interval; a single
-    seed has none."""
+    """The interquartile mean over tasks and seeds, with its stratified bootstrap interval."""
     if not tasks:
         return ""
     strata = scaled(scores, tasks)
-    found = f"{iqm(np.concatenate(strata)):.2f}"
-    if max(map(len, strata)) == 1:
-        return found
-    low, high = iqm_interval(strata)
-    return f"{found} ({low:.2f} to {high:.2f})"
+    return f"{iqm(np.concatenate(strata)):.2f}{interval(*iqm_interval(strata), strata)}"
 
 
 def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
     """The probability that a run of one arm scores above a run of another, mean over the tasks of
-    both, with its bootstrap interval, too narrow of few seeds and none of one; and the p of a
-    permutation test."""
+    both, with its bootstrap interval, too narrow of few seeds; and the p of a permutation test."""
     both = [task for task in tasks if one.get(task) and other.get(task)]
     if not both:
         return ""
     strata = [one[task] for task in both], [other[task] for task in both]
     found, p = improvement_over_tasks(*strata), improvement_test(*strata)
-    if max(len(scores) for side in strata for scores in side) == 1:
-        return f"{found.probability:.2f}, p {p:.2g}"
-    return f"{found.probability:.2f} ({found.low:.2f} to {found.high:.2f}), p {p:.2g}"
+    within = interval(found.low, found.high, [*strata[0], *strata[1]])
+    return f"{found.probability:.2f}{within}, p {p:.2g}"
+
+
+def interval(low: float, high: float, strata: Sequence[Sequence[float]]) -> str:
+    """A bootstrap's interval in brackets; of a single seed of each task it would have no width."""
+    return f" ({low:.2f} to {high:.2f})" if max(map(len, strata)) > 1 else ""
 
 
 def optimism(cells: Sequence[Cell]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.tournament.budget import followed
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.generators.multi_frequency import FREQUENCIES, LEAST
 
@@ -24,8 +25,7 @@ def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
     if config.population.allocator == "replicates":
         yield from _on_replicates(config)
     if generator == "random_search":
-        limited = stop.env_steps is not None or stop.minutes is not None
-        if stop.rounds is None or not limited:
+        if not followed(config):
             beside = "stop.env_steps or stop.minutes" if stop.rounds is not None else "stop.rounds"
             yield (
                 "population.generator: random_search tries one draw in each of the"
@@ -56,8 +56,8 @@ def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
 
 def _on_replicates(config: RunConfig) -> Iterator[str]:
     """An allocator of configurations that has none to compare, or no budget to compare them by."""
-    stop, generator = config.stop, config.population.generator
-    if stop.rounds is None or (stop.env_steps is None and stop.minutes is None):
+    generator = config.population.generator
+    if not followed(config):
         yield (
             "population.allocator: replicates trains nothing again where stop.rounds does not end a"
             " pod's training or no budget limits the run, and is halving then; give it stop.rounds,"

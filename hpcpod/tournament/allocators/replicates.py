@@ -110,9 +110,11 @@ def _climbing(
         able = [each for each in ranking if before <= each.trained < trainings]
         climbers = able[: max(0, missing)]
         kept = {name for each in climbers for name in names(each.going)}
-        lacking = {each: trainings - each.trained - len(each.going) for each in climbers}
-        wanted = [each.living for each in climbers for _ in range(lacking[each])]
-        wanted = wanted[: _room(prospects, kept)]
+        wanted = [
+            each.living
+            for each in climbers
+            for _ in range(trainings - each.trained - len(each.going))
+        ][: _room(prospects, kept)]
         if kept or wanted:
             times = "to the end" if trainings == 1 else f"with {trainings} seeds"
             return kept, wanted, f"{number} of {prospects.pods} are trained {times}"
