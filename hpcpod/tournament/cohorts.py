@@ -15,7 +15,7 @@ others have been there too, and one whose evaluation would be forgotten with tho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf, isinf
@@ -27,6 +27,7 @@ from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
 from hpcpod.tournament.budget import young
 from hpcpod.tournament.controls import ENDS, leading, privileged
+from hpcpod.tournament.learnt import above, middle, negligible
 from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
@@ -132,6 +133,11 @@ class Cohorts:
             self._wasted[pod.algorithm] += pod.trained_steps + config.round.env_steps
 
     @cached_property
+    def _least(self) -> float:
+        newest = [mean(own[-1].returns) for own in self._standings.values() if own]
+        return negligible(max(newest, default=None), self.board.worst, self.board.floor)
+
+    @cached_property
     def _leader(self) -> PodState | None:
         return leading(self.board)
 
@@ -207,6 +213,20 @@ class Cohorts:
         if self.members[pod.algorithm] == 1 or self.young(pod):
             return False
         return not privileged(pod, self._leader, ENDS)
+
+    def learnt(self, cohort: Cohort, pods: Collection[str]) -> list[str]:
+        """Those of a cohort's pods that are shown to have learnt anything: they return more than
+        pods of the cohort's algorithm did at first, see ``learnt.above``."""
+        untrained = middle(
+            self._standings[pod.id][0].returns
+            for pod in self._kin[cohort.algorithm]
+            if self._standings[pod.id]
+        )
+        return [
+            pod
+            for pod in pods
+            if above(cohort.standings[pod].returns, untrained, self._least, len(cohort.best))
+        ]
 
     def young(self, pod: PodState) -> bool:
         """True while a pod has not had its share of the budget."""

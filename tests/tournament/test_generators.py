@@ -90,7 +90,7 @@ def test_the_last_two_of_an_algorithm_do_not_go_in_the_same_merge() -> None:
     game = rules(16, {"ppo": 7, "dqn": 1}, controls=0)
     board = first_board(game, 0.0)
     for _ in range(2):
-        board = play_round(board, game, lambda order: float(order.algorithm == "ppo"))
+        board = play_round(board, game, lambda order: 9.0 * (order.algorithm == "ppo"))
     assert Counter(pod.algorithm for pod in board.living) == {"ppo": 15, "dqn": 1}
 
 

@@ -136,8 +136,8 @@ def test_a_slow_rivals_evaluation_is_tried_once() -> None:
 
     for _ in range(2):  # SAC has been at 13 and 26 slot-seconds
         board = reported(board, "sac", 5.0, 13.0)
-    for _ in range(3):  # PPO has been at 10, 20 and 30, and was compared with it
-        board = reported(board, "ppo", 5.0, 10.0)
+    for value in (0.0, 5.0, 5.0):  # PPO has been at 10, 20 and 30, and was compared with it
+        board = reported(board, "ppo", value, 10.0)
     board = reported(board, "ppo", 1.0, 10.0)
     assert replaced(board) == 0  # at 40 there is nothing new of SAC
     board = reported(board, "sac", 5.0, 13.0)

@@ -7,10 +7,12 @@ rested comes back if those before it collapse. Successive halving (Jamieson and 
 shares of the budget instead of rungs, so that pods of different speeds compete for hours. A pod
 that has not had its part of the first stage never rests (``budget.first_share``).
 
-Early scores mislead where a policy that does nothing is ahead of all that learn. So where the best
-of a stage have stopped gaining, a pod that rests trains if it would be ahead in the end at its own
-pace; where there is none, the worst gives its place to a fresh draw. That takes half of the slots
-at most, or three quarters of a single one.
+Early scores mislead where a policy that does nothing is ahead of all that learn. So no stage counts
+before a pod is shown to have learnt anything (``learnt.above``): until then each pod has the share
+of a fresh draw (``budget.later_share``), and then those that have had least train, beside fresh
+draws. Where the best of a stage have stopped gaining, a pod that rests trains if it would be ahead
+in the end at its own pace; where there is none, the worst gives its place to a fresh draw. That
+takes half of the slots at most, or three quarters of a single one.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -26,14 +28,10 @@ from statistics import NormalDist
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
 from hpcpod.tournament.budget import stage_count
+from hpcpod.tournament.learnt import above, middle, negligible
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
-NEGLIGIBLE = 0.005  # on MountainCarContinuous pods went on from -0.04 to -0.0001 for 60 rounds
-"""Share of the way from the worst return of all to the best score."""
-OUTLIER = 10  # one episode of -1,000,000, and no gain counted for the rest of a run
-"""The worst return of all counts as at most so many times as far from the best score as the lowest
-median of a panel is."""
 TURNS = 4
 """Of a single slot this part is the best's though they stand still: of so many turns of equal cost
 one."""
@@ -49,13 +47,27 @@ class Halving:
         """Train the best of this stage, the least experienced first; the others rest."""
         if prospects.spent is None:
             return self._by_rungs(prospects)
+        if not learning(prospects):
+            return self._evenly(prospects)
         ahead = prospects.scored
         places, said = stage(prospects.pods, prospects.spent)
         kept = names(ahead[:places]) | always(ahead, self._warmup)
         found = divided(prospects, kept, said)
-        if not found.resting or gaining(ahead[:places], negligible(prospects)):
+        if not found.resting or gaining(ahead[:places], least_gain(prospects)):
             return found
         return instead(prospects, found)
+
+    def _evenly(self, prospects: Prospects) -> Allocation:
+        """While none has learnt anything no score counts: each has a fresh draw's share; then the
+        half that has had least trains, beside fresh draws."""
+        due = [each for each in prospects.scored if each.spent < prospects.share]
+        if due:
+            kept = names(due) | always(prospects.scored, self._warmup)
+            return divided(prospects, kept, "no pod has learnt anything yet; it has had its share")
+        least = sorted(prospects.scored, key=lambda each: (each.spent, each.pod))
+        kept = names(least[: math.ceil(len(least) / 2)]) | always(prospects.scored, self._warmup)
+        said = "no pod has learnt anything yet, and others have trained less"
+        return instead(prospects, divided(prospects, kept, said))
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         kept = names(prospects.scored)
@@ -93,14 +105,21 @@ def gain(candidate: Candidate) -> tuple[float, float]:
     return last.mean - first.mean, math.hypot(first.error, last.error)
 
 
-def negligible(prospects: Prospects) -> float:
-    """A gain that is none, however sure: a policy that has learnt to do nothing does even less."""
-    worst, best, floor = prospects.worst, prospects.scored[0].score, prospects.floor
-    if worst is None or best is None:
-        return 0.0
-    if floor is not None and floor < best:
-        worst = max(worst, best - OUTLIER * (best - floor))
-    return NEGLIGIBLE * (best - worst)
+def least_gain(prospects: Prospects) -> float:
+    """A gain that is none, see ``learnt.negligible``."""
+    scored = prospects.scored
+    return negligible(scored[0].score if scored else None, prospects.worst, prospects.floor)
+
+
+def learning(prospects: Prospects) -> bool:
+    """True if a pod has been seen to have learnt anything."""
+    pods = [each for each in (*prospects.scored, *prospects.done) if each.curve]
+    if not pods:
+        return False
+    untrained = middle(each.curve[0].returns for each in pods)
+    least, tests = least_gain(prospects), sum(len(each.curve) for each in pods)
+    tops = (max(each.curve, key=lambda point: point.mean) for each in pods)
+    return any(above(top.returns, untrained, least, tests) for top in tops)
 
 
 def gaining(candidates: Sequence[Candidate], least: float = 0.0) -> list[Candidate]:
@@ -167,7 +186,7 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     which that is unknown come before them."""
     top = prospects.scored[0].score or 0.0
     found = []
-    for each in gaining(resting, negligible(prospects)):
+    for each in gaining(resting, least_gain(prospects)):
         again = prospects.left / each.spent if prospects.left and each.spent else 1.0
         found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)

@@ -15,11 +15,12 @@ class GentleTruncation(Succession):
     """Few copies, each with a reason.
 
     Of a cohort, only the worst eighth may be replaced, and at most ceil(n / 8) of an algorithm's
-    n pods per round. The parent is drawn from the best 30 %, and must have beaten the pod by the
-    updater's verdict. Where all of these have fallen behind the best row of the leaderboard, that
-    is the parent: see ``before_collapse``. A control that may still teach something is not
-    replaced, nor is the last pod of an algorithm. The child is of its parent's family always; its
-    other hyperparameters are mutated.
+    n pods per round. The parent is drawn from the best 30 %. It must have beaten the pod by the
+    updater's verdict, and have learnt what a copy could pass on: see ``learnt.above``. Where all of
+    these have fallen behind the best row of the leaderboard, that is the parent: see
+    ``before_collapse``. A control that may still teach something is not replaced, nor is the last
+    pod of an algorithm. The child is of its parent's family always; its other hyperparameters are
+    mutated.
     """
 
     def challenge(
@@ -34,7 +35,7 @@ class GentleTruncation(Succession):
             return None
         rng = Random(key)
         able = (cohorts.living.keys() & set(verdict.beaten_by)) - {pod.id}
-        if leaders := donors(cohorts, cohort, able):
+        if leaders := donors(cohorts, cohort, cohorts.learnt(cohort, able)):
             parent, at = rng.choice(leaders)
             return self.copy(cohorts, parent, at, verdict.evidence.get(parent, ""), rng)
         row = before_collapse(cohorts, cohort)

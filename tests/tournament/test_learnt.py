@@ -1,0 +1,101 @@
+"""Who has learnt anything: by hand, on the null, and what is decided before anybody has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpcpod.config.schema import StopConfig
+from hpcpod.tournament.allocators.halving import Halving, learning
+from hpcpod.tournament.leaderboard import first_board
+from hpcpod.tournament.learnt import above, middle, negligible
+from tests.tournament.test_allocators import POPULATION, STEPS, pod, seen
+from tests.tournament.world import flat, play_round, rules
+
+FLAT = [pod(f"p{n}", *[-20.0 - n] * 3) for n in range(4)]
+"""The better, the less their scores moved: none is above what it had at first."""
+
+
+def test_the_middle_panel_is_the_lower_one_of_two() -> None:
+    assert middle([(3.0, 5.0), (0.0, 0.0), (1.0, 2.0)]) == (1.0, 2.0)
+    assert middle([(3.0, 5.0), (0.0, 0.0)]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gained", "tests", "least", "shown"),
+    [  # of 0, 2 and 0, 2 the variances are 2: Welch's error is 2 ** 0.5, its t(2) at 5 % 2.92
+        (4.2, 1, 0.0, True), (4.1, 1, 0.0, False),
+        (4.2, 2, 0.0, False),  # t(2) at 2.5 % is 4.30, so 6.09 are needed
+        (6.1, 2, 0.0, True), (6.1, 2, 6.2, False),
+    ],
+)  # fmt: skip
+def test_above_is_welch_s_test(gained: float, tests: int, least: float, shown: bool) -> None:
+    untrained = (0.0, 2.0)
+    assert above((gained, gained + 2.0), untrained, least, tests) is shown
+
+
+def test_a_single_episode_shows_nothing_and_counts_as_above() -> None:
+    assert above((-5.0,), (0.0,), 0.0, 1)
+
+
+def test_a_negligible_gain_is_half_a_percent_of_the_way_from_the_worst() -> None:
+    assert negligible(100.0, -100.0, None) == pytest.approx(1.0)
+    assert negligible(100.0, -1e9, 0.0) == pytest.approx(5.0)  # ten times as far as the floor
+    assert negligible(None, -100.0, None) == negligible(100.0, None, None) == 0.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_where_none_learns_one_is_said_to_in_five_percent_of_cases_at_most(rounds: int) -> None:
+    rng, said = np.random.default_rng(0), 0
+    for _ in range(1000):
+        pods = []
+        for n in range(8):
+            panels = rng.normal(0, 1, (rounds, 32))
+            each = pod(f"p{n}", *panels.mean(axis=1))
+            points = zip(each.curve, panels, strict=True)
+            curve = tuple(replace(point, returns=tuple(own.tolist())) for point, own in points)
+            pods.append(replace(each, curve=curve))
+        said += learning(seen(*pods))
+    assert said <= 50 + 2 * 7  # two standard errors
+
+
+def test_one_that_has_collapsed_had_learnt() -> None:
+    fell = pod("fell", -20.0, 80.0, -20.0)
+    assert learning(seen(*FLAT, fell)) and not learning(seen(*FLAT))
+    assert learning(seen(*FLAT, done=(fell,))) and not learning(seen())
+
+
+def test_before_any_has_learnt_all_have_a_fresh_draw_s_share() -> None:
+    # by scores alone p0 and p1 would train from 0.3 of the budget on
+    found = Halving(POPULATION).allocate(seen(*FLAT, spent=0.3, share=4.0 * STEPS))
+    assert sorted(found.order) == ["p0", "p1", "p2", "p3"] and not found.resting
+    had = [replace(each, curve=each.curve[:n]) for each, n in zip(FLAT, (3, 3, 2, 1), strict=True)]
+    found = Halving(POPULATION).allocate(seen(*had, spent=0.3, share=3.0 * STEPS))
+    assert found.order == ("p3", "p2")
+    assert all(why.startswith("no pod has learnt anything yet") for why in found.resting.values())
+
+
+def test_then_those_train_that_have_had_least_beside_fresh_draws() -> None:
+    had = [replace(each, curve=each.curve[:n]) for each, n in zip(FLAT, (3, 3, 2, 1), strict=True)]
+    found = Halving(POPULATION).allocate(seen(*had, spent=0.3, share=1.0 * STEPS))
+    assert set(found.order) == {"p2", "p3"}
+    assert list(found.fresh) == ["p1"] and set(found.resting) == {"p0"}
+    grown = seen(*FLAT[1:], pod("p0", -20.0, 0.0, 40.0), spent=0.4, share=4.0 * STEPS)
+    assert Halving(POPULATION).allocate(grown).order == ("p0", "p1")
+
+
+def test_no_copy_is_made_of_a_pod_that_has_learnt_nothing() -> None:
+    game = rules(8, stop=StopConfig(rounds=50), controls=0, warmup_rounds=0)
+
+    def births(first: float) -> int:
+        board = first_board(game, 0.0)
+        for turn in range(6):  # p0001 gets worse; the others stay, or have learnt since the first
+            score = first if turn == 0 else 0.0
+            board = play_round(board, game, lambda o, s=score: -9.0 * (o.pod == "p0001") + s)  # type: ignore[misc]
+        return sum(each.cause == "copy" for each in board.pods.values())
+
+    assert len(flat(0.0)) >= 4  # enough episodes for a test
+    assert births(0.0) == 0 and births(-40.0) > 0
