@@ -171,9 +171,9 @@ class PopulationConfig(Limited):
     """The rule that says who trains the next round, who rests and who is given up: a name or a
     path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` unless each pod
     is asked a slot for, as on a cluster without ``cluster.slots``; else ``fair``. ``fair``: every
-    pod trains as much. ``halving``: each stage of the budget trains half as many pods as the one
-    before; where the best of a stage stand still, pods that still gain, or else fresh draws, get
-    half of the slots. ``replicates``: half of the budget is shared equally; then the best
+    pod trains as much. ``halving``: once any has learnt, each stage of the budget trains half as
+    many pods as the one before; where the best of a stage stand still, pods that still gain, or
+    else fresh draws, get half of the slots. ``replicates``: half of the budget is shared equally; then the best
     quarter train all of ``stop.rounds``, and the best of those again from scratch, with up to
     six seeds; it compares configurations, so have no copies (``generator: random_search``).
     ``ocba``: rounds go where they tell the best apart. ``thompson``: a pod trains as often as

@@ -1,0 +1,1 @@
+"""Learning curves that were recorded once, and runs that are replayed on them."""
