@@ -87,8 +87,7 @@ class _Replay:
             self._board = fold(self._board, [self._report(order, cost)], self._rules, now=now)
         best = leader(self._board)
         assert best is not None
-        draw, last = self._draw(best.pod), self._curves.returns.shape[1]
-        return float(self._curves.returns[draw, min(best.round, last) - 1].mean())
+        return float(self._curves.returns[self._draw(best.pod), self._at(best.round)].mean())
 
     def _next(self) -> Birth | None:
         """The next order, as a slot takes it; resting pods come last, and only by seconds."""
@@ -121,7 +120,8 @@ class _Replay:
         )  # fmt: skip
 
     def _at(self, round_number: int) -> int:
-        return min(round_number, self._curves.returns.shape[1]) - 1
+        recorded: int = self._curves.returns.shape[1]
+        return min(round_number, recorded) - 1
 
     def _draw(self, pod: str) -> int:
         """The recorded draw that a pod is: a copy is its parent's."""

@@ -173,9 +173,10 @@ class PopulationConfig(Limited):
     is asked a slot for, as on a cluster without ``cluster.slots``; else ``fair``. ``fair``: every
     pod trains as much. ``halving``: once any has learnt, each stage of the budget trains half as
     many pods as the one before; where the best of a stage stand still, pods that still gain, or
-    else fresh draws, get half of the slots. ``replicates``: half of the budget is shared equally; then the best
-    quarter train all of ``stop.rounds``, and the best of those again from scratch, with up to
-    six seeds; it compares configurations, so have no copies (``generator: random_search``).
+    else fresh draws, get half of the slots. ``replicates``: half of the budget is shared equally;
+    then the best quarter train all of ``stop.rounds``, and the best of those again from scratch,
+    with up to six seeds; it compares configurations, so have no copies (``generator:
+    random_search``).
     ``ocba``: rounds go where they tell the best apart. ``thompson``: a pod trains as often as
     it may be the best. ``curves``: by where learning curves will be when the budget ends."""
     budget: Literal["env_steps", "seconds"] | None = None

@@ -216,7 +216,10 @@ class Cohorts:
 
     def learnt(self, cohort: Cohort, pods: Collection[str]) -> list[str]:
         """Those of a cohort's pods that are shown to have learnt anything: they return more than
-        pods of the cohort's algorithm did at first, see ``learnt.above``."""
+        pods of the cohort's algorithm did at first, see ``learnt.above``. All of them, where the
+        first pods started from a trained policy."""
+        if self.config.population.start_from is not None:
+            return list(pods)
         untrained = middle(
             self._standings[pod.id][0].returns
             for pod in self._kin[cohort.algorithm]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hpcpod.config.schema import StopConfig
+from hpcpod.config.start_from import StartFrom
 from hpcpod.tournament.allocators.halving import Halving, learning
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.learnt import above, middle, negligible
@@ -85,6 +86,13 @@ def test_then_those_train_that_have_had_least_beside_fresh_draws() -> None:
     assert list(found.fresh) == ["p1"] and set(found.resting) == {"p0"}
     grown = seen(*FLAT[1:], pod("p0", -20.0, 0.0, 40.0), spent=0.4, share=4.0 * STEPS)
     assert Halving(POPULATION).allocate(grown).order == ("p0", "p1")
+
+
+def test_pods_that_start_from_a_trained_policy_are_halved_at_once() -> None:
+    population = replace(POPULATION, start_from=StartFrom("other"))
+    found = Halving(population).allocate(seen(*FLAT, spent=0.9, share=4.0 * STEPS))
+    assert found.order == ("p0",) and list(found.fresh) == ["p3"]
+    assert all(why.startswith("stage 3 of 3") for why in found.resting.values())
 
 
 def test_no_copy_is_made_of_a_pod_that_has_learnt_nothing() -> None:

@@ -32,6 +32,7 @@ from hpcpod.tournament.learnt import above, middle, negligible
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
+NONE_YET = "no pod has learnt anything yet"
 TURNS = 4
 """Of a single slot this part is the best's though they stand still: of so many turns of equal cost
 one."""
@@ -42,12 +43,13 @@ class Halving:
 
     def __init__(self, config: PopulationConfig) -> None:
         self._warmup = config.warmup_rounds
+        self._trained = config.start_from is not None
 
     def allocate(self, prospects: Prospects) -> Allocation:
         """Train the best of this stage, the least experienced first; the others rest."""
         if prospects.spent is None:
             return self._by_rungs(prospects)
-        if not learning(prospects):
+        if not (self._trained or learning(prospects)):
             return self._evenly(prospects)
         ahead = prospects.scored
         places, said = stage(prospects.pods, prospects.spent)
@@ -55,7 +57,11 @@ class Halving:
         found = divided(prospects, kept, said)
         if not found.resting or gaining(ahead[:places], least_gain(prospects)):
             return found
-        return instead(prospects, found)
+        return instead(
+            prospects,
+            found,
+            "the best have stopped gaining, and no pod that rests would be ahead soon",
+        )
 
     def _evenly(self, prospects: Prospects) -> Allocation:
         """While none has learnt anything no score counts: each has a fresh draw's share; then the
@@ -63,11 +69,11 @@ class Halving:
         due = [each for each in prospects.scored if each.spent < prospects.share]
         if due:
             kept = names(due) | always(prospects.scored, self._warmup)
-            return divided(prospects, kept, "no pod has learnt anything yet; it has had its share")
+            return divided(prospects, kept, f"{NONE_YET}; it has had its share")
         least = sorted(prospects.scored, key=lambda each: (each.spent, each.pod))
         kept = names(least[: math.ceil(len(least) / 2)]) | always(prospects.scored, self._warmup)
-        said = "no pod has learnt anything yet, and others have trained less"
-        return instead(prospects, divided(prospects, kept, said))
+        found = divided(prospects, kept, f"{NONE_YET}, and others have trained less")
+        return instead(prospects, found, NONE_YET)
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         kept = names(prospects.scored)
@@ -140,8 +146,8 @@ def gaining(candidates: Sequence[Candidate], least: float = 0.0) -> list[Candida
     ]
 
 
-def instead(prospects: Prospects, halved: Allocation) -> Allocation:
-    """The allocation where none of a stage's best gains any more."""
+def instead(prospects: Prospects, halved: Allocation, said: str) -> Allocation:
+    """The allocation where none of a stage's best gains any more; ``said`` is why a draw comes."""
     slots = prospects.slots or 1
     room = max(1, slots // 2)
     resting = [each for each in prospects.scored if each.pod in halved.resting]
@@ -150,7 +156,6 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
     fresh: dict[str, str] = {}
     if not going:
         worst = resting[::-1][: min(max(0, room - len(young)), affordable(prospects))]
-        said = "the best have stopped gaining, and no pod that rests would be ahead soon"
         fresh = {each.pod: said for each in worst}
     first = [*going, *(pod for pod in halved.order if pod in young)]
     others = [pod for pod in halved.order if pod not in first]
