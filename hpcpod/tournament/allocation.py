@@ -78,6 +78,9 @@ class Candidate:
     share: float = 0.0
     """Experience before which it should not rest, on the budget's axis; 0: it has had its share."""
 
+    untried: bool = False
+    """True while it has not had a fresh draw's share of the budget, by none of the run's limits."""
+
     @property
     def young(self) -> bool:
         """True while it has not had its share."""
@@ -235,6 +238,7 @@ def _candidate(
         rests=bool(pod.rests),
         repeats=pod.repeats or "",
         share=due(pod.share, config, slots) if young(last, pod.share, config, slots) else 0.0,
+        untried=young(last, later_share(config, slots), config, slots),
     )
 
 

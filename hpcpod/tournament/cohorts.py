@@ -25,7 +25,7 @@ from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
-from hpcpod.tournament.budget import young
+from hpcpod.tournament.budget import later_share, young
 from hpcpod.tournament.controls import ENDS, leading, privileged
 from hpcpod.tournament.learnt import above, middle, negligible
 from hpcpod.tournament.places import odds, places
@@ -217,8 +217,9 @@ class Cohorts:
     def learnt(self, cohort: Cohort, pods: Collection[str]) -> list[str]:
         """Those of a cohort's pods that are shown to have learnt anything: they return more than
         pods of the cohort's algorithm did at first, see ``learnt.above``. All of them, where the
-        first pods started from a trained policy."""
-        if self.config.population.start_from is not None:
+        first pods started from a trained policy, or no budget has fresh draws take places."""
+        config = self.config
+        if config.population.start_from is not None or not later_share(config, self.slots):
             return list(pods)
         untrained = middle(
             self._standings[pod.id][0].returns

@@ -1,4 +1,4 @@
-"""Who has learnt anything: by hand, on the null, and what is decided before anybody has."""
+"""Evidence that a pod has learnt anything: by hand, on the null, and what waits for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.config.start_from import StartFrom
+from hpcpod.tournament.allocation import prospects
 from hpcpod.tournament.allocators.halving import Halving, learning
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.learnt import above, middle, negligible
@@ -69,41 +70,69 @@ def test_one_that_has_collapsed_had_learnt() -> None:
     assert learning(seen(*FLAT, done=(fell,))) and not learning(seen())
 
 
+HAD = [replace(each, curve=each.curve[:n]) for each, n in zip(FLAT, (3, 3, 2, 1), strict=True)]
+"""Rounds that they have had."""
+
+
 def test_before_any_has_learnt_all_have_a_fresh_draw_s_share() -> None:
-    # by scores alone p0 and p1 would train from 0.3 of the budget on
-    found = Halving(POPULATION).allocate(seen(*FLAT, spent=0.3, share=4.0 * STEPS))
-    assert sorted(found.order) == ["p0", "p1", "p2", "p3"] and not found.resting
-    had = [replace(each, curve=each.curve[:n]) for each, n in zip(FLAT, (3, 3, 2, 1), strict=True)]
-    found = Halving(POPULATION).allocate(seen(*had, spent=0.3, share=3.0 * STEPS))
+    # by scores alone p0 and p1 would train from a third of the budget on
+    untried = [replace(each, untried=True) for each in HAD]
+    found = Halving(POPULATION).allocate(seen(*untried, spent=0.4))
+    assert found.order == ("p3", "p2", "p0", "p1") and not found.resting
+    found = Halving(POPULATION).allocate(seen(*HAD[:2], *untried[2:], spent=0.4))
     assert found.order == ("p3", "p2")
     assert all(why.startswith("no pod has learnt anything yet") for why in found.resting.values())
 
 
 def test_then_those_train_that_have_had_least_beside_fresh_draws() -> None:
-    had = [replace(each, curve=each.curve[:n]) for each, n in zip(FLAT, (3, 3, 2, 1), strict=True)]
-    found = Halving(POPULATION).allocate(seen(*had, spent=0.3, share=1.0 * STEPS))
+    found = Halving(POPULATION).allocate(seen(*HAD, spent=0.4))
     assert set(found.order) == {"p2", "p3"}
-    assert list(found.fresh) == ["p1"] and set(found.resting) == {"p0"}
-    grown = seen(*FLAT[1:], pod("p0", -20.0, 0.0, 40.0), spent=0.4, share=4.0 * STEPS)
+    assert found.fresh == {"p1": "no pod has learnt anything yet"} and set(found.resting) == {"p0"}
+    grown = seen(*FLAT[1:], pod("p0", -20.0, 0.0, 40.0), spent=0.4)
     assert Halving(POPULATION).allocate(grown).order == ("p0", "p1")
+
+
+@pytest.mark.parametrize(
+    ("stop", "rounds"),
+    [  # a 32nd of the budget; of 8 pods a 32nd of 8 times stop.rounds comes first
+        (StopConfig(env_steps=96 * STEPS), 3), (StopConfig(env_steps=960 * STEPS, rounds=8), 2),
+    ],
+)  # fmt: skip
+def test_a_fresh_draw_s_share_is_over_by_the_first_of_the_limits(
+    stop: StopConfig, rounds: int
+) -> None:
+    game = rules(8, stop=stop)
+    board = first_board(game, 0.0)
+    for _ in range(rounds):
+        assert all(each.untried for each in prospects(board, game.config, 1.0).candidates)
+        board = play_round(board, game, lambda order: 0.0)
+    assert not any(each.untried for each in prospects(board, game.config, 1.0).scored)
+
+
+def test_where_no_pod_has_a_score_all_train() -> None:
+    had = replace(FLAT[0], share=0.0)
+    found = Halving(POPULATION).allocate(seen(pod("new"), done=(had,), spent=0.5))
+    assert found.order == ("new",) and not found.resting and not found.fresh
 
 
 def test_pods_that_start_from_a_trained_policy_are_halved_at_once() -> None:
     population = replace(POPULATION, start_from=StartFrom("other"))
-    found = Halving(population).allocate(seen(*FLAT, spent=0.9, share=4.0 * STEPS))
+    found = Halving(population).allocate(seen(*FLAT, spent=0.9))
     assert found.order == ("p0",) and list(found.fresh) == ["p3"]
     assert all(why.startswith("stage 3 of 3") for why in found.resting.values())
 
 
-def test_no_copy_is_made_of_a_pod_that_has_learnt_nothing() -> None:
-    game = rules(8, stop=StopConfig(rounds=50), controls=0, warmup_rounds=0)
+@pytest.mark.parametrize("stop", [StopConfig(rounds=50), StopConfig(env_steps=50 * 8 * STEPS)])
+def test_in_a_budget_no_copy_is_made_of_a_pod_that_has_learnt_nothing(stop: StopConfig) -> None:
+    game = rules(8, stop=stop, controls=0, warmup_rounds=0)
 
     def births(first: float) -> int:
         board = first_board(game, 0.0)
-        for turn in range(6):  # p0001 gets worse; the others stay, or have learnt since the first
+        for turn in range(20):  # p0001 gets worse; the others stay, or have learnt since the first
             score = first if turn == 0 else 0.0
             board = play_round(board, game, lambda o, s=score: -9.0 * (o.pod == "p0001") + s)  # type: ignore[misc]
         return sum(each.cause == "copy" for each in board.pods.values())
 
     assert len(flat(0.0)) >= 4  # enough episodes for a test
-    assert births(0.0) == 0 and births(-40.0) > 0
+    assert births(-40.0) > 0
+    assert (births(0.0) == 0) is (stop.env_steps is not None)

@@ -66,14 +66,14 @@ class Halving:
     def _evenly(self, prospects: Prospects) -> Allocation:
         """While none has learnt anything no score counts: each has a fresh draw's share; then the
         half that has had least trains, beside fresh draws."""
-        due = [each for each in prospects.scored if each.spent < prospects.share]
-        if due:
-            kept = names(due) | always(prospects.scored, self._warmup)
+        untried = [each for each in prospects.scored if each.untried]
+        if untried:
+            kept = names(untried) | always(prospects.scored, self._warmup)
             return divided(prospects, kept, f"{NONE_YET}; it has had its share")
         least = sorted(prospects.scored, key=lambda each: (each.spent, each.pod))
         kept = names(least[: math.ceil(len(least) / 2)]) | always(prospects.scored, self._warmup)
         found = divided(prospects, kept, f"{NONE_YET}, and others have trained less")
-        return instead(prospects, found, NONE_YET)
+        return instead(prospects, found, NONE_YET) if found.resting else found
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         kept = names(prospects.scored)
