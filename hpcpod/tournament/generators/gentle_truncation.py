@@ -16,11 +16,11 @@ class GentleTruncation(Succession):
 
     Of a cohort, only the worst eighth may be replaced, and at most ceil(n / 8) of an algorithm's
     n pods per round. The parent is drawn from the best 30 %. It must have beaten the pod by the
-    updater's verdict, and have learnt what a copy could pass on: see ``learnt.above``. Where all of
-    these have fallen behind the best row of the leaderboard, that is the parent: see
-    ``before_collapse``. A control that may still teach something is not replaced, nor is the last
-    pod of an algorithm. The child is of its parent's family always; its other hyperparameters are
-    mutated.
+    updater's verdict, and in a budget it must have learnt what a copy could pass on: see
+    ``Cohorts.learnt``. Where all of these have fallen behind the best row of the leaderboard, that
+    is the parent: see ``before_collapse``. A control that may still teach something is not
+    replaced, nor is the last pod of an algorithm. The child is of its parent's family always; its
+    other hyperparameters are mutated.
     """
 
     def challenge(
