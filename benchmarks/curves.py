@@ -2,16 +2,16 @@
 
 Hundreds of runs that differ by the luck of their draws, in minutes: what a few live runs of
 ``tournament.py`` can't show. Each task's ranges, rounds and budgets are those of ``tournament.py``;
-``data/curves`` holds the returns of 64 or 128 draws, trained alone (``--record TASK``). It says who
-trains and who is copied too soon, not what copies win: ``recorded_curves/replay.py`` says why. To
-play the rules of another checkout: ``PYTHONPATH=CHECKOUT python benchmarks/curves.py``.
+``data/curves`` holds the returns of 64 or 128 draws, trained alone, as ``--record TASK`` does. It
+says who trains and who is copied too soon, not what copies win: ``recorded_curves/replay.py`` says
+why. To play the rules of another checkout: ``PYTHONPATH=CHECKOUT python benchmarks/curves.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +59,11 @@ def budgets(task: str) -> Iterator[tuple[str, Budget]]:
 
 def played(curves: Curves, task: str, budget: Budget, who: str, replicates: int) -> Iterator[float]:
     """The score of each replicate."""
-    one: Callable[[int], float] = lambda n: replayed(curves, budget, PODS, who, n)  # noqa: E731
-    if who == RANDOM:
-        one = lambda n: random_search(curves, budget, TASKS[task].rounds, n)  # noqa: E731
-    yield from map(one, range(replicates))
+    for replicate in range(replicates):
+        if who == RANDOM:
+            yield random_search(curves, budget, TASKS[task].rounds, replicate)
+        else:
+            yield replayed(curves, budget, PODS, who, replicate)
 
 
 def row(task: str, budget: str, who: str, scores: Array) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from selection_scenarios.world import Nobody
+from selection_scenarios.world import Nobody, core_of, founded
 
 from arlbench_replay.tables import Array, Table
 from hpcpod.config.schema import (
@@ -22,7 +22,7 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.config.space import AlgorithmSpace, Int
-from hpcpod.records.records import Birth, Board, Checkpoint, PodState, Report
+from hpcpod.records.records import Birth, Board, Checkpoint, Report
 from hpcpod.tournament.allocation import prospects
 from hpcpod.tournament.allocators.replicates import ENDING, MOST, configurations
 from hpcpod.tournament.leaderboard import first_board, fold, orders
@@ -85,7 +85,8 @@ def replayed(draw: Draw, allocator: str, pods: int, replicate: int) -> Outcome:
     """The configuration that a run with this allocator delivers."""
     rules = _rules(allocator, min(pods, len(draw.curves)), draw, replicate)
     board = first_board(rules, 0.0)
-    board = replace(board, pods={n: _with(p, i) for i, (n, p) in enumerate(board.pods.items())})
+    places = enumerate(board.pods.items())
+    board = replace(board, pods={n: founded(p, {"configuration": i}) for i, (n, p) in places})
     trained: dict[int, int] = {}
     seed_of: dict[str, int] = {}
     now, last = 0.0, board
@@ -147,17 +148,10 @@ def _rules(allocator: str, pods: int, draw: Draw, seed: int) -> Rules:
     return replace(rules, updater=Nobody(rules.updater))
 
 
-def _with(pod: PodState, configuration: int) -> PodState:
-    assert pod.birth is not None
-    hyperparameters = {"configuration": configuration}
-    birth = replace(pod.birth, hyperparameters=hyperparameters)
-    return replace(pod, hyperparameters=hyperparameters, birth=birth)
-
-
 def _report(order: Birth, score: float) -> Report:
     """A good report; of a panel that is a single number all returns are alike."""
     return Report(
         order.id, order.pod, order.round, order.attempt, slot="s", returns=(score, score),
-        checkpoint=Checkpoint(f"core of {order.id}", env_steps=ENV_STEPS * order.round),
+        checkpoint=Checkpoint(core_of(order), env_steps=ENV_STEPS * order.round),
         trained_steps=ENV_STEPS, wall_seconds=1.0, train_seconds=1.0,
     )  # fmt: skip

@@ -43,12 +43,12 @@ def write(path: Path, curves: Curves) -> None:
     np.savez_compressed(path, returns=returns, seconds=seconds)
 
 
-def recorded(task: str, rounds: int, seed: int = SEED) -> Curves:
+def recorded(task: str, rounds: int, draws: int = DRAWS) -> Curves:
     """Train the draws of a task on two slots: of 24 rounds a quarter of an hour or so. One that
     fails stays at its last score; one that fails in its first round is left out."""
     with tempfile.TemporaryDirectory() as folder:
-        found = config(Order(task, "no_evolution", seed, "seconds", 2, folder))
-        pods = {"pods": {"min": 1, "max": DRAWS}, "allocator": "fair"}
+        found = config(Order(task, "no_evolution", SEED, "seconds", 2, folder))
+        pods = {"pods": {"min": 1, "max": draws}, "allocator": "fair"}
         found["population"] = {**found["population"], **pods}
         found["stop"] = {**PLAIN, "rounds": rounds}
         run = hpcpod.launch(found, runs=folder, detach=False, progress=False)
@@ -56,10 +56,14 @@ def recorded(task: str, rounds: int, seed: int = SEED) -> Curves:
         fresh = {name for name, pod in run.board().pods.items() if pod.cause == "fresh"}
         panels: dict[str, dict[int, list[float]]] = {}
         for row in _rows(run.table("episodes")):
-            if row["pod"] in fresh:
+            if row["pod"] in fresh and row["purpose"] == "round":
                 of_round = panels.setdefault(row["pod"], {}).setdefault(row["round"], [])
                 of_round.append(row["episode_return"])
-        took = {(row["pod"], row["round"]): row["wall_seconds"] for row in _rows(run.rounds())}
+        took = {
+            (row["pod"], row["round"]): row["wall_seconds"]
+            for row in _rows(run.rounds())
+            if row["purpose"] == "round"
+        }
     names = sorted(panels)
     reached = {name: [min(n, max(panels[name])) for n in range(1, rounds + 1)] for name in names}
     return Curves(

@@ -12,6 +12,7 @@ import heapq
 from dataclasses import dataclass, replace
 
 import numpy as np
+from selection_scenarios.world import core_of, founded
 
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import (
@@ -23,7 +24,7 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.config.space import AlgorithmSpace, Int
-from hpcpod.records.records import Birth, Board, Checkpoint, Order, Report
+from hpcpod.records.records import Birth, Board, Checkpoint, Report
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
@@ -92,15 +93,11 @@ class _Replay:
     def _next(self) -> Birth | None:
         """The next order, as a slot takes it; resting pods come last, and only by seconds."""
         resting, going = resting_pods(self._board), {each[2].pod for each in self._busy}
-        waiting: list[Order] = [
-            each
-            for each in orders(self._board)
-            if each.id not in self._taken and each.pod not in going | resting
-        ]
-        if not waiting:
-            return None
-        assert isinstance(waiting[0], Birth)
-        return waiting[0]
+        for order in orders(self._board):
+            if order.id not in self._taken and order.pod not in going | resting:
+                assert isinstance(order, Birth)
+                return order
+        return None
 
     def _begin(self, order: Birth, now: float) -> None:
         recorded = self._curves.seconds[self._draw(order.pod), self._at(order.round)]
@@ -115,7 +112,7 @@ class _Replay:
         return Report(
             order.id, order.pod, order.round, order.attempt, slot="s",
             returns=tuple(panel.tolist()),
-            checkpoint=Checkpoint(f"core of {order.id}", env_steps=STEPS * order.round),
+            checkpoint=Checkpoint(core_of(order), env_steps=STEPS * order.round),
             trained_steps=STEPS, wall_seconds=cost, train_seconds=cost,
         )  # fmt: skip
 
@@ -137,12 +134,10 @@ class _Replay:
         """The first board; no draw founds two pods."""
         board = first_board(self._rules, 0.0)
         order = np.random.default_rng([4, self._seed]).permutation(len(self._curves.returns))
-        pods = {}
-        for (name, pod), draw in zip(board.pods.items(), order, strict=False):
-            assert pod.birth is not None
-            own = {"draw": int(draw)}
-            birth = replace(pod.birth, hyperparameters=own)
-            pods[name] = replace(pod, hyperparameters=own, birth=birth)
+        pods = {
+            name: founded(pod, {"draw": int(draw)})
+            for (name, pod), draw in zip(board.pods.items(), order, strict=False)
+        }
         return replace(board, pods=pods)
 
 

@@ -28,6 +28,7 @@ from hpcpod.records.records import (
     Checkpoint,
     Confirmed,
     Entry,
+    Hyperparameters,
     Order,
     PodState,
     Report,
@@ -190,6 +191,13 @@ class Agents:
 def core_of(birth: Birth) -> str:
     """The name of the checkpoint that a round ends in."""
     return f"core of {birth.id}"
+
+
+def founded(pod: PodState, hyperparameters: Hyperparameters) -> PodState:
+    """A founder that has these hyperparameters instead of those it drew."""
+    assert pod.birth is not None
+    birth = replace(pod.birth, hyperparameters=hyperparameters)
+    return replace(pod, hyperparameters=hyperparameters, birth=birth)
 
 
 def in_step(rules: Rules, agents: Agents) -> list[Board]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import curves
 import numpy as np
 import pytest
-from recorded_curves.recording import Curves, read, write
+from recorded_curves.recording import Curves, read, recorded, write
 from recorded_curves.replay import Budget, random_search, replayed
 
 STEPS = Budget(1, rounds=128)
@@ -30,6 +30,17 @@ def test_curves_are_kept_to_a_tenth(tmp_path: Path) -> None:
     again = read(tmp_path / "toy.npz")
     assert np.abs(again.returns - found.returns).max() < 0.0501
     assert np.allclose(again.seconds, found.seconds)
+
+
+@pytest.mark.slow
+def test_curves_are_recorded_from_a_run_that_ends_by_finals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # its slots import the rule without copies
+    monkeypatch.setenv("PYTHONPATH", str(Path(curves.__file__).parent))
+    found = recorded("car-sac", rounds=2, draws=2)
+    assert found.returns.shape == (2, 2, 32) and found.seconds.shape == (2, 2)
+    assert (found.returns <= 100).all() and (found.seconds > 0).all()
 
 
 def test_random_search_is_the_best_of_what_its_budget_pays() -> None:
