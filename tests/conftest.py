@@ -24,6 +24,9 @@ from tests.support.small_disks import small_disk
 settings.register_profile("hpcpod", deadline=None)
 settings.load_profile("hpcpod")
 
+# Read when cuBLAS is first used, which may be in a test that does not ask for equal bits.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
 
 LONGEST = (
     "slurm/test_run.py", "slurm/test_verbs.py", "chaos/test_chaos.py", "preemption/test_matrix.py",

@@ -282,9 +282,10 @@ class PodConfig(Limited):
     also on GPUs, by torch's autocast, which pays for wide networks on processors that multiply it;
     weights, their moments and losses stay float32."""
     deterministic: bool = False
-    """True if on a GPU, too, equal seeds give equal bits, and a resumed round is the one that was
-    not stopped, as on a CPU. Torch then takes kernels that add in one order, and refuses a part
-    that has none. Simulators on a GPU, such as MuJoCo Warp, still add contacts in any order."""
+    """True if on a GPU, too, equal seeds are to give equal bits, and a resumed round to be the one
+    that was not stopped, as on a CPU. Torch then takes kernels that add in one order, and refuses a
+    part that has none. On a GPU shared by a dozen processes images by DQN still differed at times.
+    Simulators on a GPU, such as MuJoCo Warp, add contacts in any order."""
     evaluator: str = "panel"
     """The part that scores a pod at the end of a round: a name or a path."""
     score_beside: bool | None = None
