@@ -114,6 +114,6 @@ def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: s
     if agreed != engine:
         raise EngineDiffers(
             f"this run's scores are by {agreed}, here they would be by {engine}, and such scores"
-            " are not comparable; install the same versions here, or compare them all the same by"
-            " `hpcpod resume RUN --any-engine`"
+            " are not comparable; have the same versions and data here, or compare them all the"
+            " same by `hpcpod resume RUN --any-engine`"
         )

@@ -26,6 +26,7 @@ from hpcpod.errors import Diverged, UserError
 from hpcpod.trading.account import Account, in_blocks, marked, observed, opened, traded, wanted
 from hpcpod.trading.task import Task, task_of
 
+ENGINE = ("hpcpod trading 1", f"torch {torch.__version__}")
 PERCENT = 100.0
 
 
@@ -65,7 +66,7 @@ class TradingVecEnv(TensorBackend):
                 "the holdout is no environment: it is opened, and counted, by `hpcpod evaluate RUN"
                 " --holdout`"
             )
-        self._tables, self._starts, self._steps, _ = self._task.windows(wanted.device)
+        self._tables, self._starts, self._steps, _, digest = self._task.windows(wanted.device)
         self._on_cpu = torch.device(wanted.device).type == "cpu"
         stocks, seen = self._tables.mark.shape[1], self._tables.features.shape[1]
         return EnvSpec(
@@ -75,7 +76,7 @@ class TradingVecEnv(TensorBackend):
             num_envs=wanted.num_envs,
             device=wanted.device,
             max_episode_steps=self._steps,
-            engine=f"hpcpod trading 1, torch {torch.__version__}",
+            engine=", ".join([*ENGINE, *[f"bars {digest}"] * bool(digest)]),
             action_bounds=(-1.0, 1.0),
         )
 

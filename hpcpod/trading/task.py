@@ -57,6 +57,9 @@ class Windows(NamedTuple):
     steps: int
     """Decisions of an episode."""
     markets: tuple[Market, ...]
+    digest: str
+    """Of a file's bars below the end of the part, eight hexadecimal digits; of other sources "",
+    whose seeded prices another processor may compute with another last bit."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,8 @@ class _Key:
     """A task as the key of a cache: two that read the same, of the same files, are equal."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self._text = task, f"{task!r} {stamp(task.market)}"
+        marks = stamp(task.market)
+        self.task, self.of_a_file, self._text = task, bool(marks), f"{task!r} {marks}"
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -178,6 +182,7 @@ class _Key:
 @lru_cache(maxsize=4)
 def _windows(key: _Key, device: str, bars: bool) -> Windows:
     task, made, begins, seen = key.task, [], [], list[tuple[Any, ...]]()
+    digest = ""
     for panel, session in task.panels():
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
@@ -185,6 +190,7 @@ def _windows(key: _Key, device: str, bars: bool) -> Windows:
         begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
         own = bars_of(panel, task.rules.stride, begins[-1]) if bars else None
         seen.append((panel.card.source, panel.tickers, *dates, own))
+        digest = panel.digest()[:8] if key.of_a_file else ""  # a file is one market
         for name in task.features:
             if ":" in name:
                 truncated(panel, name)
@@ -204,7 +210,7 @@ def _windows(key: _Key, device: str, bars: bool) -> Windows:
         starts.append(_starts(begin, past - steps, steps if task.apart else 1) + offset)
         parts.append(Market(offset, offset + begin, offset + past, *told))
         offset += len(table.mark)
-    return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts))
+    return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts), digest)
 
 
 def _starts(first: int, last: int, apart: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hpcpod.errors import UserError
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check, read_config
 from hpcpod.run.run import Run
+from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.holdout import judge
 from hpcpod.trading.ledger import LEDGERS
@@ -179,3 +181,29 @@ def test_a_holdout_that_is_too_short_is_refused_by_launch_and_by_evaluate(
 def test_folds_that_can_t_be_are_one_sentence(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         task_of("trading", {**GIVEN, **wrong}).windows()
+
+
+def test_a_file_that_changes_below_the_end_of_the_part_is_another_engine(tmp_path: Path) -> None:
+    """Else slots of one run would train on other bars, and compare their scores."""
+    file = daily_bars(tmp_path / "bars.csv", 40)
+
+    def engine(part: str = "fit") -> str:
+        kwargs = days_of(file, part=part, sessions=3)
+        return TradingVecEnv("trading", 1, kwargs=kwargs).spec.engine
+
+    before, selection = engine(), engine("selection")
+    assert re.search(r", bars [0-9a-f]{8}$", before)
+    daily_bars(file, 45)
+    assert (engine(), engine("selection")) == (before, selection), "what came later changed it"
+    file.write_text(file.read_text().replace("2020-01-10", "2020-01-11", 1))
+    assert engine() != before
+    seeded = TradingVecEnv("trading", 1, kwargs={"market": {"days": 60, "minutes": 13}})
+    assert "bars" not in seeded.spec.engine
+
+
+def test_shares_of_a_file_that_grows_are_other_bars(tmp_path: Path) -> None:
+    file = daily_bars(tmp_path / "bars.csv", 60)
+    kwargs = days_of(file, selection=0.5, holdout=0.75, sessions=3)
+    before = TradingVecEnv("trading", 1, kwargs=kwargs).spec.engine
+    daily_bars(file, 64)
+    assert TradingVecEnv("trading", 1, kwargs=kwargs).spec.engine != before
