@@ -61,6 +61,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     """
     if not agents:
         raise UserError("a holdout is opened for a policy: none was given")
+    # First, so that a failure in it costs no opening.
+    trials = replace(trials_of(task, tried), left=left) if tried else None
     last = replace(task, part="holdout")
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     joint = f"accounts {', '.join(accounts)}" if accounts else ""
@@ -87,8 +89,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     verdict = Verdict(
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart),
         deflated_sharpe(moves[0], [each.sharpe for each in distinct(openings)] or [daily]),
-        replace(trials_of(task, tried), left=left) if tried else None,
-        openings, line.first, line.last, tuple(apart[0].tolist()), tuple(apart[1].tolist()), joint,
+        trials, openings, line.first, line.last,
+        tuple(apart[0].tolist()), tuple(apart[1].tolist()), joint,
     )  # fmt: skip
     if ledger is not None:
         Ledger(ledger).keep(name, verdict)

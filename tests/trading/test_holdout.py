@@ -245,6 +245,15 @@ def test_the_policies_of_a_run_are_judged_together_on_the_selection_part() -> No
     assert "the best of 1 policies (7 more were not played), a," in alone.words
 
 
+def test_a_failure_in_the_selection_part_costs_no_opening(tmp_path: Path) -> None:
+    def broken(obs: Tensor) -> Tensor:
+        raise MemoryError(f"{len(obs)} policies do not fit")
+
+    with pytest.raises(MemoryError, match="do not fit"):
+        judge(task(), {"a": follow}, run="one", ledger=tmp_path, tried={"a": follow, "b": broken})
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_run_s_policy_and_the_index_are_rows_beside() -> None:
     market = {**MARKET, "index": "SYN03"}
     changed = task(market=market)
