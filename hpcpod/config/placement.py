@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 
+ON_ONE_DEVICE = ("torch", "warp")
+"""Backends that step all environments of a batch at once, on the agent's device."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -54,6 +57,11 @@ def shape_of(config: RunConfig, nodes: int = 1) -> Shape:
             " change pod.ranks, resources.gpus_per_pod or resources.nodes_per_pod"
         )
     return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), resources.gpus_per_pod)
+
+
+def trains_on_gpu(config: RunConfig) -> bool:
+    """True if pods are given GPUs, and use them."""
+    return config.resources.gpus_per_pod > 0 and config.pod.device != "cpu"
 
 
 def ranks_of(config: RunConfig) -> int:

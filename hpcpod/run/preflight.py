@@ -19,7 +19,7 @@ from hpcpod.config.loader import (
     load_file,
     merged,
 )
-from hpcpod.config.placement import ranks_of, shape_of
+from hpcpod.config.placement import ON_ONE_DEVICE, ranks_of, shape_of, trains_on_gpu
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import expanded, over_site
@@ -313,6 +313,12 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
         yield (
             "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
             " or pod.device to auto"
+        )
+    processes, backend = config.env.processes or 1, config.env.backend
+    if processes > 1 and backend in ON_ONE_DEVICE and trains_on_gpu(config):
+        yield (
+            f"env.processes: backend {backend} steps all environments on the pod's GPU at once, and"
+            f" {processes} processes would take them to the CPU; leave it out"
         )
 
 

@@ -136,6 +136,15 @@ def test_a_gpu_that_no_pod_is_given_is_refused(
     )
 
 
+def test_processes_beside_a_simulator_on_the_gpu_are_refused_before_a_pod_starts(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_gpu = ("--set", "env.backend=torch", "--set", "env.processes=2")
+    said = refusal(capsys, "validate", "good.yaml", *on_gpu, "--set", "resources.gpus_per_pod=1")
+    assert "env.processes: backend torch steps all environments on the pod's GPU at once" in said
+    assert main(["validate", "good.yaml", *on_gpu]) == 0
+
+
 @pytest.mark.parametrize("words", [[], ["--no-probe"]])
 def test_a_problem_of_an_agent_hides_none_of_the_environment(
     home: Path, capsys: pytest.CaptureFixture[str], words: list[str]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hpcpod.config.placement import ON_ONE_DEVICE
 from hpcpod.envs.arrays import Array, as_step, tensor
 from hpcpod.envs.backend import Wanted
 from hpcpod.envs.gymnasium_make import name_of
@@ -104,7 +105,7 @@ class ProcessVecEnv(Pooled):
             EnvFailed: a process has ended meanwhile.
         """
         num_envs, device = wanted.num_envs, wanted.device
-        if wanted.backend in ("torch", "warp") and device != "cpu":
+        if wanted.backend in ON_ONE_DEVICE and device != "cpu":
             raise UserError(
                 f"backend {wanted.backend} steps all environments on {device} at once, and"
                 " processes would take them to the CPU; leave out env.processes"

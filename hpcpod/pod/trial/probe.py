@@ -17,7 +17,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.decoder import encode
-from hpcpod.config.placement import LENGTH
+from hpcpod.config.placement import LENGTH, trains_on_gpu
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.envs.backend import Wanted
@@ -157,8 +157,8 @@ def _tried(config: RunConfig) -> EnvConfig:
 
     On the CPU, the trial of 4,096 Ants by Warp took four minutes, by kernels that no pod uses.
     """
-    env, on_gpu = config.env, config.resources.gpus_per_pod > 0
-    if env.backend != "warp" or env.python or config.pod.device == "cpu" or not on_gpu:
+    env = config.env
+    if env.backend != "warp" or env.python or not trains_on_gpu(config):
         return env
     try:
         check_wanted(Wanted(env.id, env.num_envs, "cuda", env.wrappers, env.kwargs))
