@@ -67,14 +67,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     joint = f"accounts {', '.join(accounts)}" if accounts else ""
     ours = {AGENT: agents, **({joint: accounts} if accounts else {})}
-    strategies = [_accounts(last, *each) for each in ours.items()]
-    theirs = backtest(last, rivals, frozenset(beside or {}))
-    strategies += [[market[i] for market in theirs] for i in range(len(rivals))]
-    if "index" in task.market:
-        strategies.append(_index(last))
-    moves = [np.concatenate([each.moves for each in tests]) for tests in strategies]
-    if {len(each) for each in moves} != {len(moves[0])}:
-        raise UserError(f"the index {task.market['index']} has no bars on some of the days")
+    strategies, moves = _played(last, ours, rivals, frozenset(beside or {}))
     rows = [
         _row(tests, each, None if i == 0 else moves[0])
         for i, (tests, each) in enumerate(zip(strategies, moves, strict=True))
@@ -95,6 +88,29 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     if ledger is not None:
         Ledger(ledger).keep(name, verdict)
     return verdict
+
+
+def _played(
+    task: Task, ours: Mapping[str, Mapping[str, Agent]], rivals: Mapping[str, Strategy | Agent],
+    policies: frozenset[str],
+) -> tuple[list[list[Backtest]], list[Floats]]:  # fmt: skip
+    """Ensembles, rivals and the index on each market, and the daily returns of each of them.
+
+    Args:
+        task: of the part that is played.
+        ours: members of each ensemble, by its name.
+        rivals: by name.
+        policies: those of the rivals that observe as agents do.
+    """
+    strategies = [_accounts(task, *each) for each in ours.items()]
+    theirs = backtest(task, rivals, policies)
+    strategies += [[market[i] for market in theirs] for i in range(len(rivals))]
+    if "index" in task.market:
+        strategies.append(_index(task))
+    moves = [np.concatenate([each.moves for each in tests]) for tests in strategies]
+    if {len(each) for each in moves} != {len(moves[0])}:
+        raise UserError(f"the index {task.market['index']} has no bars on some of the days")
+    return strategies, moves
 
 
 def trials_of(task: Task, agents: Mapping[str, Agent]) -> Trials:
