@@ -26,7 +26,7 @@ from hpcpod.errors import Diverged, UserError
 from hpcpod.trading.account import Account, in_blocks, marked, observed, opened, traded, wanted
 from hpcpod.trading.task import Task, task_of
 
-ENGINE = ("hpcpod trading 1", f"torch {torch.__version__}")
+ENGINE = f"hpcpod trading 1, torch {torch.__version__}"
 PERCENT = 100.0
 
 
@@ -76,7 +76,7 @@ class TradingVecEnv(TensorBackend):
             num_envs=wanted.num_envs,
             device=wanted.device,
             max_episode_steps=self._steps,
-            engine=", ".join([*ENGINE, *[f"bars {digest}"] * bool(digest)]),
+            engine=f"{ENGINE}, bars {digest}" if digest else ENGINE,
             action_bounds=(-1.0, 1.0),
         )
 

@@ -166,7 +166,9 @@ class MarketPanel:
         hashed = hashlib.sha256("\0".join(self.tickers).encode())
         arrays = {name: getattr(self, name) for name in ("times", "sessions", *FIELDS, "member")}
         for name, array in sorted({**arrays, **self.extra}.items()):
-            hashed.update(name.encode() + np.ascontiguousarray(array).tobytes())
+            hashed.update(name.encode())
+            # tobytes would copy 390 MB for each field of 100 stocks and five years of minutes
+            hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return hashed.hexdigest()
 
     def _check(self, day: np.datetime64, wanted: str) -> None:

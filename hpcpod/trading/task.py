@@ -182,7 +182,6 @@ class _Key:
 @lru_cache(maxsize=4)
 def _windows(key: _Key, device: str, bars: bool) -> Windows:
     task, made, begins, seen = key.task, [], [], list[tuple[Any, ...]]()
-    digest = ""
     for panel, session in task.panels():
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
