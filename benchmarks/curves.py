@@ -46,7 +46,7 @@ def main() -> None:
         curves = read(options.data / f"{task}.npz")
         for told, budget in budgets(task):
             for who in (*options.allocators, RANDOM):
-                scores = np.array(list(played(curves, task, budget, who, options.replicates)))
+                scores = np.array(list(played(curves, task, budget, who, options)))
                 print(row(task, told, who, scores), flush=True)
 
 
@@ -57,13 +57,15 @@ def budgets(task: str) -> Iterator[tuple[str, Budget]]:
     yield f"{seconds:.0f} s, two slots", Budget(2, seconds=seconds)
 
 
-def played(curves: Curves, task: str, budget: Budget, who: str, replicates: int) -> Iterator[float]:
+def played(
+    curves: Curves, task: str, budget: Budget, who: str, options: argparse.Namespace
+) -> Iterator[float]:
     """The score of each replicate."""
-    for replicate in range(replicates):
+    for replicate in range(options.replicates):
         if who == RANDOM:
             yield random_search(curves, budget, TASKS[task].rounds, replicate)
         else:
-            yield replayed(curves, budget, PODS, who, replicate)
+            yield replayed(curves, budget, options.pods, who, replicate)
 
 
 def row(task: str, budget: str, who: str, scores: Array) -> str:
@@ -81,6 +83,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--tasks", type=names_of(RECORDED), default=list(RECORDED), help="with commas")
     add("--allocators", nargs="+", default=["auto"], metavar="NAME")
+    add("--pods", type=int, default=PODS, help="places of the population")
     add("--replicates", type=int, default=200)
     add("--record", type=names_of(TASKS), help="train draws of these tasks, and keep their curves")
     add("--data", type=Path, default=DATA, help="folder of the curves")

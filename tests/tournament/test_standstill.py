@@ -143,8 +143,16 @@ def test_minutes_as_a_precaution_do_not_keep_pods_from_being_copied() -> None:
 def test_the_gain_is_that_of_the_second_half() -> None:
     found = gain(pod("p", 0.0, 10.0, 12.0, 13.0, error=3.0))
     assert found == pytest.approx((13 - 10, np.hypot(3, 3)))
-    assert gain(pod("p", 0.0, 10.0, 12.0))[0] == 12  # round 1 of 3 is the last in the first half
+    assert gain(pod("p", 0.0, 10.0, 12.0))[0] == 12  # round 1 of 3 is as near as round 2
     assert gain(pod("p", 1.0))[0] == np.inf
+
+
+def test_the_second_half_begins_at_the_nearest_point_that_is_kept() -> None:
+    risen = pod("p", *([0.0] * 8), *([10.0] * 23), error=3.0)
+    kept = [point for point in risen.curve if point.round in (1, 2, 4, 8, 16, 28, 29, 30, 31)]
+    # it stands still since round 9: round 8 is a quarter of its training
+    assert gain(replace(risen, curve=tuple(kept)))[0] == 0
+    assert gain(replace(risen, curve=tuple(risen.curve[9:11])))[0] == np.inf  # rounds 10 and 11
 
 
 @pytest.mark.long

@@ -26,13 +26,15 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from statistics import NormalDist
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
+from hpcpod.tournament.allocation import Allocation, Candidate, Point, Prospects
 from hpcpod.tournament.budget import stage_count
 from hpcpod.tournament.learnt import above, middle, negligible
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
 NONE_YET = "no pod has learnt anything yet"
+LATEST = 0.75  # by the last one in the first half, round 31 was compared with round 8
+"""Share of a pod's training after which no second half begins."""
 TURNS = 4
 """Of a single slot this part is the best's though they stand still: of so many turns of equal cost
 one."""
@@ -101,13 +103,21 @@ def always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
     )
 
 
+def second_half(candidate: Candidate) -> Point | None:
+    """The point of a pod's curve at which the second half of its training begins: of those that
+    its board has kept the nearest to the middle. None: its curve is too short to tell."""
+    before = [point for point in candidate.curve if point.spent <= LATEST * candidate.spent]
+    middle = candidate.spent / 2
+    return min(before, key=lambda point: abs(point.spent - middle), default=None)
+
+
 def gain(candidate: Candidate) -> tuple[float, float]:
     """The gain of a pod's score in the second half of its training, and the standard error of that;
     infinite where its curve is too short to tell."""
-    before = [point for point in candidate.curve if point.spent <= candidate.spent / 2]
-    if not before:
+    first = second_half(candidate)
+    if first is None:
         return math.inf, math.inf
-    first, last = before[-1], candidate.curve[-1]
+    last = candidate.curve[-1]
     return last.mean - first.mean, math.hypot(first.error, last.error)
 
 
@@ -192,7 +202,9 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     top = prospects.scored[0].score or 0.0
     found = []
     for each in gaining(resting, least_gain(prospects)):
-        again = prospects.left / each.spent if prospects.left and each.spent else 1.0
+        first = second_half(each)
+        span = 0.0 if first is None else each.spent - first.spent
+        again = prospects.left / 2 / span if prospects.left and span else 1.0
         found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
 
