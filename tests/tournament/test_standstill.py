@@ -219,15 +219,15 @@ def test_a_single_slot_takes_turns_between_them_and_the_best() -> None:
         Halving(POPULATION).allocate(stuck(new, slots=1, counted=counted)).order[0]
         for counted in range(10, 15)
     ]
-    assert turns == ["new", "new", "idle0", "new", "new"]
+    assert turns == ["idle0", "new", "idle0", "new", "idle0"]
     # it has not had its share: no other draw comes
     assert not Halving(POPULATION).allocate(stuck(new, slots=1)).fresh
 
 
 @pytest.mark.parametrize(
     ("dearer", "turns"),
-    [  # costs of a period: 6 x 0.5 to 1, 2 x 1.5 to 1, 6 to 2 and 12 to 4, each three to one
-        (0.5, "nnnnnnb"), (1.5, "nnbnnbn"), (6.0, "bbnbbnb"), (12.0, "bbbbnbb"),
+    [  # costs of a period: 2 x 0.5 to 1, 1.5 to 2 (whole turns), 3 to 3 and 6 to 6
+        (0.5, "nnbnnbn"), (1.5, "bbnbbnb"), (3.0, "bbbnbbb"), (6.0, "bbbbbbn"),
     ],
 )  # fmt: skip
 def test_the_turns_of_a_single_slot_are_by_what_a_round_costs(dearer: float, turns: str) -> None:

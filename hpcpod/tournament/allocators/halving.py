@@ -12,7 +12,7 @@ before a pod is shown to have learnt anything (``learnt.above``): until then eac
 of a fresh draw (``budget.later_share``), and then those that have had least train, beside fresh
 draws. Where the best of a stage have stopped gaining, a pod that rests trains if it would be ahead
 in the end at its own pace; where there is none, the worst gives its place to a fresh draw. That
-takes half of the slots at most, or three quarters of a single one.
+takes half of the slots at most, or half of a single one's time.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -35,9 +35,6 @@ LEVEL = 0.16
 NONE_YET = "no pod has learnt anything yet"
 LATEST = 0.75  # by the last one in the first half, round 31 was compared with round 8
 """Share of a pod's training after which no second half begins."""
-TURNS = 4
-"""Of a single slot this part is the best's though they stand still: of so many turns of equal cost
-one."""
 
 
 class Halving:
@@ -176,10 +173,11 @@ def instead(prospects: Prospects, halved: Allocation, said: str) -> Allocation:
 
 
 def bests_turn(prospects: Prospects, best: str, other: str) -> bool:
-    """True if a single slot's next turn is the best's, by what a round of each costs."""
-    # by turns alone, rounds that cost eight times as much had 24 of 25 parts of the slot
+    """True if a single slot's next turn is the best's: half of the time is, by what a round of each
+    costs."""
+    # by turns alone, rounds that cost eight times as much had 8 of 9 parts of the slot
     costs = round_cost(prospects, best), round_cost(prospects, other)
-    turns = (TURNS - 1) / (costs[1] / costs[0] if all(costs) else 1.0)
+    turns = costs[0] / costs[1] if all(costs) else 1.0
     if turns >= 1:
         return prospects.counted % (1 + round(turns)) == 0
     return prospects.counted % (1 + round(1 / turns)) != 0
