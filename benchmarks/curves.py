@@ -2,7 +2,7 @@
 
 Hundreds of runs that differ by the luck of their draws, in minutes: what a few live runs of
 ``tournament.py`` can't show. Each task's ranges, rounds and budgets are those of ``tournament.py``;
-``data/curves`` holds the returns of 64 or 128 draws, trained alone, as ``--record TASK`` does. It
+``data/curves`` holds the returns of 48 to 128 draws, trained alone, as ``--record TASK`` does. It
 says who trains and who is copied too soon, not what copies win: ``recorded_curves/replay.py`` says
 why. To play the rules of another checkout: ``PYTHONPATH=CHECKOUT python benchmarks/curves.py``.
 """
@@ -61,7 +61,7 @@ def played(
     curves: Curves, task: str, budget: Budget, who: str, options: argparse.Namespace
 ) -> Iterator[float]:
     """The score of each replicate."""
-    for replicate in range(options.replicates):
+    for replicate in range(options.first, options.first + options.replicates):
         if who == RANDOM:
             yield random_search(curves, budget, TASKS[task].rounds, replicate)
         else:
@@ -85,6 +85,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--allocators", nargs="+", default=["auto"], metavar="NAME")
     add("--pods", type=int, default=PODS, help="places of the population")
     add("--replicates", type=int, default=200)
+    add("--first", type=int, default=0, metavar="N", help="of the replicates (default: 0)")
     add("--record", type=names_of(TASKS), help="train draws of these tasks, and keep their curves")
     add("--data", type=Path, default=DATA, help="folder of the curves")
     options = parser.parse_args(arguments)
