@@ -12,7 +12,7 @@ before a pod is shown to have learnt anything (``learnt.above``): until then eac
 of a fresh draw (``budget.later_share``), and then those that have had least train, beside fresh
 draws. Where the best of a stage have stopped gaining, a pod that rests trains if it would be ahead
 in the end at its own pace; where there is none, the worst gives its place to a fresh draw. That
-takes half of the slots at most, or half of a single one's time.
+takes half of the slots at most, or three quarters of a single one.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -26,15 +26,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from statistics import NormalDist
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.tournament.allocation import Allocation, Candidate, Point, Prospects
+from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
 from hpcpod.tournament.budget import stage_count
 from hpcpod.tournament.learnt import above, middle, negligible
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
 NONE_YET = "no pod has learnt anything yet"
-LATEST = 0.75  # by the last one in the first half, round 31 was compared with round 8
-"""Share of a pod's training after which no second half begins."""
+TURNS = 4
+"""Of a single slot this part is the best's though they stand still: of so many turns of equal cost
+one."""
 
 
 class Halving:
@@ -100,21 +101,18 @@ def always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
     )
 
 
-def second_half(candidate: Candidate) -> Point | None:
-    """The point of a pod's curve at which the second half of its training begins: of those that
-    its board has kept the nearest to the middle. None: its curve is too short to tell."""
-    before = [point for point in candidate.curve if point.spent <= LATEST * candidate.spent]
-    middle = candidate.spent / 2
-    return min(before, key=lambda point: abs(point.spent - middle), default=None)
-
-
 def gain(candidate: Candidate) -> tuple[float, float]:
     """The gain of a pod's score in the second half of its training, and the standard error of that;
-    infinite where its curve is too short to tell."""
-    first = second_half(candidate)
-    if first is None:
+    infinite where its curve is too short to tell.
+
+    It counts from the last point of the first half that the board has kept. Of older rounds these
+    are 1, 2, 4, 8 and so on, so it is of the last half to three quarters.
+    """
+    # by the nearest point to the middle, none of four recorded tasks was better and one was worse
+    before = [point for point in candidate.curve if point.spent <= candidate.spent / 2]
+    if not before:
         return math.inf, math.inf
-    last = candidate.curve[-1]
+    first, last = before[-1], candidate.curve[-1]
     return last.mean - first.mean, math.hypot(first.error, last.error)
 
 
@@ -173,11 +171,10 @@ def instead(prospects: Prospects, halved: Allocation, said: str) -> Allocation:
 
 
 def bests_turn(prospects: Prospects, best: str, other: str) -> bool:
-    """True if a single slot's next turn is the best's: half of the time is, by what a round of each
-    costs."""
-    # by turns alone, rounds that cost eight times as much had 8 of 9 parts of the slot
+    """True if a single slot's next turn is the best's, by what a round of each costs."""
+    # by turns alone, rounds that cost eight times as much had 24 of 25 parts of the slot
     costs = round_cost(prospects, best), round_cost(prospects, other)
-    turns = costs[0] / costs[1] if all(costs) else 1.0
+    turns = (TURNS - 1) / (costs[1] / costs[0] if all(costs) else 1.0)
     if turns >= 1:
         return prospects.counted % (1 + round(turns)) == 0
     return prospects.counted % (1 + round(1 / turns)) != 0
@@ -200,9 +197,7 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     top = prospects.scored[0].score or 0.0
     found = []
     for each in gaining(resting, least_gain(prospects)):
-        first = second_half(each)
-        span = 0.0 if first is None else each.spent - first.spent
-        again = prospects.left / 2 / span if prospects.left and span else 1.0
+        again = prospects.left / each.spent if prospects.left and each.spent else 1.0
         found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
 
