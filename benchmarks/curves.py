@@ -63,7 +63,8 @@ def played(
     """The score of each replicate."""
     for replicate in range(options.first, options.first + options.replicates):
         if who == RANDOM:
-            yield random_search(curves, budget, TASKS[task].rounds, replicate)
+            whole = options.training or TASKS[task].rounds
+            yield random_search(curves, budget, whole, replicate)
         else:
             yield replayed(curves, budget, options.pods, who, replicate)
 
@@ -86,6 +87,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--pods", type=int, default=PODS, help="places of the population")
     add("--replicates", type=int, default=200)
     add("--first", type=int, default=0, metavar="N", help="of the replicates (default: 0)")
+    add("--training", type=int, metavar="ROUNDS", help="of random search (default: the task's)")
     add("--record", type=names_of(TASKS), help="train draws of these tasks, and keep their curves")
     add("--data", type=Path, default=DATA, help="folder of the curves")
     options = parser.parse_args(arguments)
