@@ -72,3 +72,21 @@ def test_the_table_has_a_row_for_each_budget_and_rule(
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert [each[2] for each in rows] == ["fair", "random search"] * 2
     assert {each[1] for each in rows} == {"128 rounds, one slot", "78 s, two slots"}
+
+
+def test_replicates_go_on_from_any_number_and_trainings_have_any_length() -> None:
+    found = made_up(8)
+    words = ["--replicates", "4", "--training", "8"]
+    told = list(curves.played(found, "car-sac", STEPS, curves.RANDOM, curves.parse(words)))
+    assert told == [random_search(found, STEPS, 8, replicate) for replicate in range(4)]
+    late = curves.parse([*words[2:], "--first", "2", "--replicates", "2"])
+    assert list(curves.played(found, "car-sac", STEPS, curves.RANDOM, late)) == told[2:]
+
+
+@pytest.mark.parametrize("words", ["--first -1", "--training 0", "--training 17", "--pods 0"])
+def test_numbers_that_mean_nothing_are_refused(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        curves.parse(words.split())
+    assert ended.value.code == 2 and words.split()[0] in capsys.readouterr().err
