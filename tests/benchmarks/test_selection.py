@@ -67,7 +67,7 @@ def test_promise_of_power_second_looks_find_a_pod_that_is_a_little_worse_sooner(
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(budget.EVERY))
 def test_promise_of_a_small_budget_the_default_delivers_what_the_best_rule_does(name: str) -> None:
-    # 60 rounds of six pods: one run of four that fails is half of what is measured
+    # of four runs of so few pods one that fails is most of the error
     world, runs = budget.EVERY[name], Settings(12 if name == "few" else 4)
     others = ("ocba",) if name == "many" else ("ocba", "thompson")  # 10 s of processor time
     auto, fair, *rest = (
