@@ -28,8 +28,6 @@ DATA = Path(__file__).parent / "data" / "curves"
 RECORDED = {path.stem: path for path in sorted(DATA.glob("*.npz"))}
 ROUNDS = 24
 """Rounds of a recorded draw."""
-SHORTEST = 16
-"""Rounds of the shortest curves in ``data/curves``."""
 FAILED = 0.5
 """A delivered policy has failed below this part of the way from random actions to the task."""
 RANDOM = "random search"
@@ -97,8 +95,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--replicates: an error needs at least 2")
     if options.first < 0 or options.pods < 1:
         parser.error("--first: at least 0; --pods: at least 1")
-    if options.training is not None and not 1 <= options.training <= SHORTEST:
-        parser.error(f"--training: 1 to {SHORTEST}, the rounds that all curves have")
+    if options.training is not None:
+        files = [options.data / f"{task}.npz" for task in options.tasks]
+        most = min(read(file).returns.shape[1] for file in files)
+        if not 1 <= options.training <= most:
+            parser.error(f"--training: 1 to {most}, the rounds that all of these curves have")
     return options
 
 
