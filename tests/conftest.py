@@ -84,6 +84,15 @@ def torch_as_it_was() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
+@pytest.fixture(autouse=True)
+def no_slot_is_left() -> Iterator[None]:
+    """A failed test fails no later one by a slot of its own that goes on."""
+    yield
+    slots = sys.modules.get("tests.support.slots")
+    if slots is not None:
+        slots.SlotProcess.end_all()
+
+
 @pytest.fixture
 def apart() -> None:
     """Environments are tried in processes of their own, as they always are but in other tests."""

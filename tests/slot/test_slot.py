@@ -28,7 +28,7 @@ from tests.support.small_runs import FAULTS, SLOW, create, wait_for
 LONG: dict[str, Any] = {**SLOW, "stop": {"rounds": 1}}
 """One round of some seconds."""
 
-HANG = 25.0
+HANG = 60.0
 """Seconds of silence. A trainer that imports torch on busy cores says nothing for 8 and more."""
 
 ORDER = "p0001-00001-1"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -25,6 +26,9 @@ def statuses(shown: Mapping[str, Any]) -> dict[str, SlotStatus]:
 
 class SlotProcess:
     """``python -m hpcpod.slot`` on a run; its output goes to a file beside the run."""
+
+    started: ClassVar[list[SlotProcess]] = []
+    """Those that no test has left behind yet."""
 
     def __init__(
         self,
@@ -45,6 +49,21 @@ class SlotProcess:
                 [sys.executable, "-m", "hpcpod.slot", str(seen or folder.path), *words],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
+        SlotProcess.started.append(self)
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Kill those that a failed test has left, with all that they have started: they would
+        hold the cores, and be in the way of tests that look for processes."""
+        while cls.started:
+            process = cls.started.pop().process
+            if process.poll() is None:
+                left = psutil.Process(process.pid).children(recursive=True)
+                process.kill()
+                process.wait()
+                for each in left:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        each.kill()
 
     @property
     def log(self) -> str:
@@ -88,7 +107,7 @@ class SlotProcess:
 
         wait_for("a checkpoint in the round", there)
 
-    def end(self, seconds: float = 120.0) -> int:
+    def end(self, seconds: float = 240.0) -> int:
         """Wait for its end; its exit code."""
         try:
             return self.process.wait(seconds)
