@@ -29,7 +29,7 @@ LONG: dict[str, Any] = {**SLOW, "stop": {"rounds": 1}}
 """One round of some seconds."""
 
 HANG = 60.0
-"""Seconds of silence. A trainer that imports torch on busy cores says nothing for 8 and more."""
+"""Seconds of silence. A trainer that imports torch on busy cores says nothing for up to 30."""
 
 ORDER = "p0001-00001-1"
 
