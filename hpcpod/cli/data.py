@@ -13,8 +13,8 @@ TASKS = ("synth", "fetch", "info", "check", "features")
 ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("task",), {"metavar": "TASK", "choices": TASKS,
                  "help": "synth, fetch, info, check or features"}),
-    (("source",), {"metavar": "SOURCE", "help": "a file, or the name of a source; of synth"
-                   " and fetch, the file to write"}),
+    (("source",), {"metavar": "SOURCE", "help": "a file, or the name of a source; of check"
+                   " a file; of synth and fetch, the file to write"}),
     (("features",), {"metavar": "FEATURE", "nargs": "*",
                      "help": "of features: these alone; names, or paths such as mine:ratio"}),
     (("--set",), {"action": "append", "default": [], "metavar": "NAME=VALUE", "dest": "overrides",
@@ -119,7 +119,8 @@ def _info(options: Namespace, given: dict[str, Any]) -> int:
 def _check(options: Namespace, given: dict[str, Any]) -> int:
     from dataclasses import asdict
 
-    from hpcpod.trading.files import findings, frame_of
+    from hpcpod.trading.checks import findings
+    from hpcpod.trading.files import frame_of
 
     calendar = given.pop("calendar", "XNYS")
     timezone = given.pop("timezone", None)
@@ -145,7 +146,8 @@ def _features(options: Namespace, given: dict[str, Any]) -> int:
     for name in options.features or [*FEATURES, *panel.extra]:
         truncated(panel, name)
         values = compute(panel, [name])[..., 0]
-        known = np.isfinite(values[:, panel.tradable.any(0)]).all(1)
+        traded = panel.tradable.any(0)
+        known = np.isfinite(values[:, traded]).all(1) & traded.any()
         warm = f"known from bar {int(known.argmax())} on" if known.any() else "never known here"
         spread = f"{np.nanmean(values):.4g} ± {np.nanstd(values):.3g}" if known.any() else ""
         # A column of a file is cut off with its rows: nothing can be said of it.

@@ -131,7 +131,7 @@ def times_of(given: Any, path: str | Path, timezone: str | None, calendar: str |
                 f"{path}: times such as {known.iloc[0]} name no time zone; say which one, as"
                 " timezone: America/New_York"
             )
-        times = _in_zone(times.dt.tz_localize, timezone, path)
+        times = _localized(times, timezone, path)
     if calendar is not None:
         day = known.iloc[0].tz_localize(None).normalize()
         return times.dt.tz_convert(exchange(calendar, day, day).tz)
@@ -162,6 +162,24 @@ def _offsets(given: Any, path: str | Path) -> list[str]:
         row = int((given.astype(str) == odd).to_numpy().argmax())
         raise UserError(f"{path}: row {row + 1}: {odd} names no time zone, and other rows do")
     return sorted(offsets.dropna().unique())
+
+
+def _localized(times: Any, timezone: str, path: str | Path) -> Any:
+    """Times of a zone; those of the hours that a clock skips or has twice are none."""
+    import pandas as pd
+
+    found = _in_zone(
+        lambda zone: times.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT"), timezone, path
+    )
+    odd = (found.isna() & times.notna()).to_numpy()
+    if odd.any():
+        row = int(odd.argmax())
+        raise UserError(
+            f"{path}: row {row + 1}: {pd.Timestamp(times.iloc[row])} is skipped or there twice in"
+            f" {timezone}, where clocks change: write times with their offset, as"
+            " 2021-03-14 09:31-05:00"
+        )
+    return found
 
 
 def _in_zone(convert: Callable[[str], Any], timezone: str, path: str | Path) -> Any:

@@ -44,7 +44,8 @@ class MarketPanel:
     """Bars [T, S]: T times on one calendar, S stocks.
 
     A panel with a ceiling *has* no row on or above that date: they are cut off when it is set, so
-    that whoever is given the panel can't read them, and asking for them is an error.
+    that whoever is given the panel can't read them, and asking for them is an error. The arrays
+    that it is given become read-only.
     """
 
     tickers: tuple[str, ...]
@@ -69,6 +70,11 @@ class MarketPanel:
     """Numbers of another kind that were known at the end of each bar, [T, S], by name."""
     ceiling: np.datetime64 | None = None
     """The first date that is closed to who holds the panel."""
+
+    def __post_init__(self) -> None:
+        named = ("times", "sessions", "dates", *FIELDS, "member")
+        for array in (*(getattr(self, name) for name in named), *self.extra.values()):
+            array.flags.writeable = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -96,6 +102,7 @@ class MarketPanel:
             last = np.maximum.accumulate(np.where(finite[:, stock], bars, -1))
             found = self.close[np.maximum(last, 0), stock]
             marks[:, stock] = np.where(last < 0, np.nan, found)
+        marks.flags.writeable = False
         return marks
 
     @cached_property
@@ -128,7 +135,13 @@ class MarketPanel:
         return self._rows(np.flatnonzero((days >= first) & (days < past)), f"{first} to {past}")
 
     def first(self, bars: int) -> MarketPanel:
-        """The panel without what comes after its first ``bars`` bars."""
+        """The panel without what comes after its first ``bars`` bars.
+
+        Raises:
+            UserError: that is none, or more than there are.
+        """
+        if bars > len(self.times):
+            raise UserError(f"{self.card.source} has {len(self.times)} bars, not {bars}")
         return self._rows(np.arange(bars), f"its first {bars} bars")
 
     def of(self, tickers: Sequence[str]) -> MarketPanel:
@@ -137,7 +150,9 @@ class MarketPanel:
         Raises:
             UserError: it lacks one, or one is named twice.
         """
-        lacking = sorted(set(tickers) - set(self.tickers))
+        if isinstance(tickers, str) or not isinstance(tickers, Sequence):
+            raise UserError(f"expected a list of stocks such as [AAPL, KO], got {tickers!r}")
+        lacking = sorted(set(map(str, tickers)) - set(self.tickers))
         if lacking:
             raise UserError(f"{self.card.source} has no {lacking[0]}")
         if not tickers or len(set(tickers)) < len(tickers):

@@ -14,11 +14,9 @@ import numpy as np
 
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
-from hpcpod.trading.files import read_bars, universe
+from hpcpod.trading.files import ENDINGS, is_bars, read_bars, universe
 from hpcpod.trading.panel import MarketPanel, SourceCard
 from hpcpod.trading.synthetic import SyntheticMarket, weekdays
-
-FILES = (".parquet", ".csv", ".gz")
 
 
 def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
@@ -37,12 +35,13 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     below, tickers = arguments.pop("below", None), arguments.pop("tickers", None)
     tickers = [tickers] if isinstance(tickers, str) else tickers
     index, since = arguments.pop("index", None), arguments.pop("since", None)
-    if source.endswith(FILES):
+    if is_bars(source):
         found = _file(source, arguments)
     elif source in SOURCES:
         found = SOURCES[source](arguments)
     else:
-        known = suggest(source, list(SOURCES)) or f" (there are {', '.join(SOURCES)}, and files)"
+        files = f"files whose names end in {', '.join(ENDINGS)}"
+        known = suggest(source, list(SOURCES)) or f" (there are {', '.join(SOURCES)}, and {files})"
         raise UserError(f"there is no market {source!r}{known}")
     if index is not None:
         found = [_without(each, str(index)) for each in found]
@@ -59,7 +58,7 @@ def stamp(given: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
         given: as of ``markets``. A file that is not there has no mark: reading it will tell.
     """
     marks, source = [], str(given.get("source", ""))
-    for named in (source if source.endswith(FILES) else None, given.get("universe")):
+    for named in (source if is_bars(source) else None, given.get("universe")):
         if isinstance(named, (str, Path)):
             with contextlib.suppress(OSError):
                 seen = Path(named).stat()
@@ -76,8 +75,9 @@ def _without(panel: MarketPanel, index: str) -> MarketPanel:
 def _synthetic(arguments: dict[str, Any]) -> list[MarketPanel]:
     count, seed = arguments.pop("markets", 1), arguments.pop("seed", 0)
     _known("a synthetic market", arguments, [each.name for each in fields(SyntheticMarket)])
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise UserError(f"trading: markets is a whole number from 1, got {count!r}")
+    for name, value, least in (("markets", count, 1), ("seed", seed, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UserError(f"trading: {name} is a whole number from {least}, got {value!r}")
     try:
         return [SyntheticMarket(seed=seed + i, **arguments).panel() for i in range(count)]
     except (TypeError, ValueError) as error:

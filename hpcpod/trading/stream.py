@@ -40,12 +40,13 @@ from hpcpod.tournament.continuous.stream import (
 from hpcpod.trading.backtest import Backtest, backtest
 from hpcpod.trading.exchanges import exchange
 from hpcpod.trading.features import compute
+from hpcpod.trading.files import is_bars
 from hpcpod.trading.holdout import agent_of, opening
 from hpcpod.trading.ledger import LEDGERS, Ledger
 from hpcpod.trading.metrics import paired_bootstrap
 from hpcpod.trading.panel import Floats, MarketPanel, day_of
 from hpcpod.trading.rules import MEANING
-from hpcpod.trading.sources import FILES, markets
+from hpcpod.trading.sources import markets
 from hpcpod.trading.tables import decisions
 from hpcpod.trading.task import RETURNS, Task, task_of
 
@@ -233,7 +234,7 @@ class TradingStream:
         be past. Once a later session is there, all before it are whole.
         """
         source = str(self._task.market.get("source", "synthetic"))
-        if not source.endswith(FILES) or len(panel.dates) < 2:
+        if not is_bars(source) or len(panel.dates) < 2:
             return panel
         day, close = panel.dates[-1], _close(panel, self._task.market.get("calendar", "XNYS"))
         daily, now = _daily(panel), np.datetime64(int(time.time()), "s")

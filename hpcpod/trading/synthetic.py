@@ -9,6 +9,7 @@ returns are more often extreme, and their volatility lasts longer, than those of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,8 +68,15 @@ class SyntheticMarket:
             UserError: an argument is out of its range.
         """
         for name, least in (("stocks", 1), ("days", 2), ("minutes", 2)):
-            if getattr(self, name) < least:
-                raise UserError(f"a synthetic market has {name} of at least {least}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UserError(
+                    f"a synthetic market has {name}, a whole number from {least}, got {value!r}"
+                )
+        for name in ("alpha", "half_life", "drift"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise UserError(f"a synthetic market has {name}, a number, got {value!r}")
         if self.alpha < 0 or self.half_life <= 0:
             raise UserError("a synthetic market has an alpha from 0 and a half_life above 0")
         draw = np.random.default_rng([self.seed, 0x5EED])

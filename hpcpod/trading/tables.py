@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.errors import UserError
-from hpcpod.trading.features import compute, turbulence_of
+from hpcpod.trading.features import compute, first_turbulence, turbulence_of
 from hpcpod.trading.panel import Floats, MarketPanel
 from hpcpod.trading.rules import Rules
 
@@ -76,11 +76,19 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
             f"{panel.card.source} has {len(panel.times)} bars, too few for the warm-up of"
             f" {', '.join(never)} and two decisions"
             + " (of a file without volume it never ends)"
-            * ("volume_z" in never)
+            * ("volume_z" in never and bool(np.isinf(panel.volume).any()))
         )
     off = np.zeros(len(panel.times), bool)
     if rules.risk_off is not None:
-        off = np.nan_to_num(turbulence_of(panel)) > rules.risk_off
+        wild = turbulence_of(panel)
+        if not np.isfinite(wild[rows]).any():
+            raise UserError(
+                f"{panel.card.source} has {len(panel.dates)} sessions below its part's end, too few"
+                f" for the turbulence of {panel.shape[1]} stocks, which risk_off goes by:"
+                f" {first_turbulence(panel)} are enough; take fewer stocks, a longer panel, or"
+                " risk_off: null"
+            )
+        off = np.nan_to_num(wild) > rules.risk_off
     buyable, sellable, fill = _limits(panel, rows, rules)
     tradable = panel.tradable[rows] & known
     seen = np.concatenate(

@@ -39,7 +39,8 @@ class TestTrading(EnvContract):
 
 class TestTradingByOrders(EnvContract):
     def make_env(self, num_envs: int) -> VecEnv:
-        return env(num_envs, preset="strict", mode="orders", market={**MARKET, "markets": 2})
+        market = {**MARKET, "days": 120, "markets": 2}  # turbulence is known from day 62 on
+        return env(num_envs, preset="strict", mode="orders", market=market)
 
 
 def test_who_does_not_trade_keeps_the_cash() -> None:

@@ -108,3 +108,81 @@ def test_calm_days_of_many_stocks_are_not_turbulent() -> None:
     told = turbulence_of(panel)[182:]
     assert 1.0 < np.median(told) < 2.0
     assert told.max() < 5.0  # the presets' limit
+
+
+def filled_back(panel: MarketPanel) -> Floats:
+    """A feature whose warm-up has the first number after it."""
+    moves = compute(panel, ["return_30"])[..., 0].astype(np.float64)
+    known = moves[30] if len(moves) > 30 else np.full(panel.shape[1], np.nan)
+    return np.where(np.isnan(moves), known, moves)
+
+
+def of_openings(panel: MarketPanel) -> Floats:
+    """A feature that knows the next bar, at each session's first bar alone."""
+    begins = np.append(True, panel.is_last[:-1])
+    return np.where(begins[:, None], tomorrow(panel), 0.0)
+
+
+def of_mondays(panel: MarketPanel) -> Floats:
+    """A feature that knows Monday's close, at Monday's first bar alone."""
+    begins = np.append(True, panel.is_last[:-1])
+    monday = panel.dates[panel.sessions].astype("datetime64[D]").astype(int) % 7 == 4
+    ends = np.append(np.flatnonzero(panel.is_last), len(panel.times) - 1)[panel.sessions]
+    return np.where((begins & monday)[:, None], panel.close[ends] / panel.close, 1.0)
+
+
+def small(panel: MarketPanel) -> Floats:
+    """A feature that knows the next bar, in a unit in which it is far below the tolerance."""
+    return 1e-12 * np.abs(tomorrow(panel))
+
+
+KEPT: dict[str, Floats] = {}
+
+
+def kept(panel: MarketPanel) -> Floats:
+    """A feature that knows the mean of all bars, and computes it once for each file."""
+    if panel.card.sha256 not in KEPT:
+        KEPT[panel.card.sha256] = standardised(panel)
+    return KEPT[panel.card.sha256][: len(panel.times)]
+
+
+@pytest.mark.parametrize("name", ["filled_back", "of_openings", "of_mondays", "small", "kept"])
+def test_a_look_ahead_that_hides_is_found(name: str) -> None:
+    panel = market()
+    panel = replace(panel, card=replace(panel.card, sha256="of the file"))
+    with pytest.raises(UserError, match=f"feature .*:{name} looks ahead"):
+        truncated(panel, f"tests.trading.test_features:{name}")
+
+
+def long_ago(panel: MarketPanel) -> Floats:
+    """A causal feature that fails on fewer than a hundred bars."""
+    panel.close[100]
+    return np.vstack([np.full((100, panel.shape[1]), np.nan), panel.close[:-100]])
+
+
+def test_a_causal_feature_may_fail_on_a_few_bars() -> None:
+    truncated(market(), "tests.trading.test_features:long_ago")
+
+
+def in_place(panel: MarketPanel) -> Floats:
+    """A feature that would change the prices that are traded."""
+    close = panel.close
+    close /= close[0]
+    return close
+
+
+@pytest.mark.parametrize("at", ["close", "marks", "signal"])
+def test_a_feature_can_t_change_the_bars(at: str) -> None:
+    with pytest.raises(UserError, match=r"in_place fails: ValueError: .* read-only"):
+        compute(market(), ["tests.trading.test_features:in_place"])
+    panel = market()
+    array = panel.extra[at] if at in panel.extra else getattr(panel, at)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1.0
+
+
+def test_a_feature_s_name_is_that_feature_s_whatever_a_file_calls_so() -> None:
+    panel = market()
+    panel = replace(panel, extra={"return_1": tomorrow(panel), "ahead": tomorrow(panel)})
+    assert np.isnan(compute(panel, ["return_1"])[0]).all()
+    assert (compute(panel, ["ahead"])[..., 0] == tomorrow(panel).astype(np.float32)).all()

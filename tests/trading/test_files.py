@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from hpcpod.errors import UserError
-from hpcpod.trading.files import findings, frame_of, read_bars, universe, write_table
+from hpcpod.trading.checks import findings
+from hpcpod.trading.files import frame_of, read_bars, universe, write_table
 from hpcpod.trading.sources import SOURCES, markets
 
 pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
@@ -138,6 +139,8 @@ def changed(table: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFr
 
 
 TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
+NO_CURRENCY = bars().assign(currency=[None] + ["USD"] * 5)
+WIDE = pd.DataFrame({"date": DAYS, "X": [1.0, 2.0, 3.0], "Y": [4.0, 0.0, 6.0], "Z": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,9 @@ TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
         (bars("A").iloc[[0, 2, 1]], "row 3: A at 2021-11-26 .* is older than the row before it"),
         (bars("A", ["2021-11-24", "2021-11-25"]), "row 2: 2021-11-25 is no session of XNYS"),
         (TWO_CURRENCIES, "row 6: prices are in several currencies: EUR, USD"),
+        (NO_CURRENCY, "row 1: it has no currency, and the file a column"),
+        (WIDE, "row 2: close of Y at 2021-11-26 00:00:00 is 0: prices are above 0"),
+        (changed(bars(), 2, "symbol", " A"), "row 2: ticker ' A' has a blank"),
         (bars().iloc[:0], "the universe is empty"),
         (changed(bars(), 4, "symbol", None), "row 4: it has no ticker"),
         (changed(bars(), 3, "High", np.inf), "row 3: high of A .* is inf: prices are above 0 and"),
@@ -301,3 +307,44 @@ def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"broken\.parquet can't be read"):
         read_bars(broken)
     assert set(SOURCES) == {"synthetic", "skfolio:sp500", "universal-portfolios:nyse_o"}
+
+
+def test_of_closes_side_by_side_the_file_s_rows_are_named(tmp_path: Path) -> None:
+    lacking = WIDE.assign(X=[1.0, np.nan, 3.0])
+    found = [str(each) for each in findings(frame_of(written(tmp_path, lacking)))]
+    assert (
+        found[0] == "row 2: close of Y at 2021-11-26 00:00:00 is 0: prices are above 0 and finite"
+    )
+    assert found[1].startswith(
+        "row 3: X at 2021-11-29 00:00:00 comes after a gap: a bar is missing"
+    )
+    assert len([each for each in found if each.startswith("row 2")]) == 1
+
+
+def test_a_column_of_a_feature_s_name_is_not_read_and_check_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, bars().assign(macd=1.0, mine=2.0))
+    assert list(read_bars(path).extra) == ["mine"]
+    [said] = [str(each) for each in findings(frame_of(path)) if "macd" in str(each)]
+    assert said.startswith(
+        "column macd is not read: the feature of that name is made from the bars"
+    )
+
+
+def test_a_name_ends_in_upper_case_too_and_no_other_is_a_file_of_bars(tmp_path: Path) -> None:
+    assert read_bars(written(tmp_path, bars(), "BARS.CSV")).shape == (3, 2)
+    assert markets({"source": str(tmp_path / "BARS.CSV")})[0].shape == (3, 2)
+    other = written(tmp_path, bars(), "bars.txt")
+    with pytest.raises(UserError, match=r"ends in \.parquet, \.csv, \.csv\.gz"):
+        frame_of(other)
+    with pytest.raises(UserError, match=r"no market .*files whose names end in \.parquet"):
+        markets({"source": str(other)})
+
+
+@pytest.mark.parametrize("odd", ["2021-11-07 01:30", "2021-03-14 02:30"])
+def test_an_hour_that_is_skipped_or_there_twice_is_named_with_its_row(
+    odd: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, bars("A", ["2021-03-10 09:31", odd]))
+    said = f"row 2: {odd}:00 is skipped or there twice in America/New_York, where clocks change"
+    with pytest.raises(UserError, match=said):
+        frame_of(path, timezone="America/New_York", calendar=None)

@@ -72,3 +72,11 @@ def test_a_blind_panel_has_the_same_bars_under_other_names_and_dates() -> None:
     assert sorted(blind.close[-1]) == sorted(panel.close[-1])
     assert blind.digest() != panel.digest()
     assert blind.digest() == panel.blind(1).digest() != panel.blind(2).digest()
+
+
+def test_the_first_bars_are_those_that_there_are() -> None:
+    panel = market()
+    assert len(panel.first(7).times) == 7
+    for wrong in (0, len(panel.times) + 1):
+        with pytest.raises(UserError):
+            panel.first(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,10 @@ def test_after_a_change_the_signal_means_the_opposite() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"days": 1}, "days of at least 2"), ({"stocks": 0}, "stocks of at least 1"),
-     ({"alpha": -1.0}, "an alpha from 0"), ({"half_life": 0.0}, "a half_life above 0")],
+    [({"days": 1}, "days, a whole number from 2, got 1"), ({"days": "foo"}, "from 2, got 'foo'"),
+     ({"stocks": 0}, "stocks, a whole number from 1, got 0"), ({"alpha": -1.0}, "an alpha from 0"),
+     ({"half_life": 0.0}, "a half_life above 0"), ({"alpha": math.nan}, "alpha, a number, got nan"),
+     ({"drift": "up"}, "drift, a number, got 'up'")],
 )  # fmt: skip
 def test_impossible_markets_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):

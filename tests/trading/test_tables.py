@@ -152,3 +152,14 @@ def test_a_moment_knows_the_past_alone() -> None:
     backtest(task_of("trading", given), {"look": look})
     lengths = [len(moment.past) for moment in seen]
     assert lengths == list(range(lengths[0], lengths[0] + len(seen)))
+
+
+def test_turbulence_that_is_never_known_is_no_promise() -> None:
+    panel = daily(np.exp(np.cumsum(np.random.default_rng(0).normal(0, 0.01, (70, 30)), axis=0)))
+    with pytest.raises(UserError, match=r"has 70 sessions .* of 30 stocks, .* 94 are enough; take"):
+        made(panel, risk_off=5.0)
+    few = panel.of(panel.tickers[:4])
+    assert made(few, risk_off=0.0).off.any()
+    with pytest.raises(UserError, match=r"has 63 sessions .* 64 are enough"):
+        made(few.first(63), risk_off=0.0)
+    made(few.first(64), risk_off=0.0)
