@@ -7,8 +7,9 @@ field's: one of either in a pod or a decision would end every merge, or the boar
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from hpcpod.errors import ImpossibleBirth
 from hpcpod.records.records import Hyperparameters, PodState, Report, Verdict, decode, encode
@@ -18,22 +19,33 @@ from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh
 
+T = TypeVar("T")
+
 
 def unkept(answer: object) -> str:
     """The reason why a board can't keep a rule's answer, in words; empty if it can, and of what is
     no rule's answer at all."""
+    return kept(answer)[1]
+
+
+def kept(answer: T) -> tuple[T, str]:
+    """A rule's answer as a board keeps it, of Python's own types, and why it can't; see ``unkept``.
+
+    A number of NumPy's that is a float to Python, or a word that is a str, passes as one; as it
+    stands in a board that is in memory it would not.
+    """
     records = (Verdict, Copy, Fresh, Allocation)
     kind: Any = next((each for each in records if isinstance(answer, each)), None)
     name = type(answer).__name__
     if kind is None and isinstance(answer, Mapping):
         kind, name = Hyperparameters, "hyperparameters"
     if kind is None:
-        return ""
+        return answer, ""
     try:
-        decode(kind, {field: _from_json(field, value) for field, value in encode(answer).items()})
+        plain = {field: _from_json(field, value) for field, value in encode(answer).items()}
+        return decode(kind, plain), ""
     except TypeError as error:
-        return f"the board can't keep its {name}: {error}"
-    return ""
+        return answer, f"the board can't keep its {name}: {error}"
 
 
 def _from_json(field: object, value: object) -> object:
@@ -60,6 +72,8 @@ def wrong_verdict(found: object, cohorts: Cohorts, report: Report) -> str:
     for rival in found.beaten_by:
         if rival == report.pod or rival not in cohorts.board.pods:
             return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
+    if not 0 <= found.place <= found.among:
+        return f"it ranks {report.pod} number {found.place} of {found.among}"
     known = {each.round for each in cohorts.board.pods[report.pod].evaluations}
     if found.round and found.round not in known:  # of a later one it would never be compared again
         return f"it compares {report.pod} at round {found.round}, at which it has no evaluation"
@@ -79,6 +93,8 @@ def wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodS
             share = due(old.share, cohorts.config, cohorts.slots)
             what = f"a pod that has not had its first share of the budget, {share:.6g}"
         return f"it replaces {old.id}, which is {what}"
+    if isinstance(found, Fresh) and not 0 <= (found.share or 0.0) < math.inf:
+        return f"it gives a fresh pod a share of {found.share:g}"
     if isinstance(found, Fresh):
         algorithm = found.algorithm
         if algorithm not in cohorts.algorithms:

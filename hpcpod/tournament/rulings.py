@@ -25,7 +25,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
-from hpcpod.tournament.answers import unkept, wrong_birth, wrong_verdict
+from hpcpod.tournament.answers import kept, wrong_birth, wrong_verdict
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.budget import later_share, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts
@@ -253,8 +253,8 @@ class Rulings:
         if part in self._rules.silent:  # a part that took too long once would each time
             return instead()
         try:
-            answer = ask() if own else answered_in(SECONDS, ask)
-            reason = ("" if own else unkept(answer)) or wrong(answer)
+            answer, reason = (ask(), "") if own else kept(answered_in(SECONDS, ask))
+            reason = reason or wrong(answer)
         except TimeoutError:
             reason = f"it took more than {SECONDS:g} s, and is not asked again by this process"
             self._rules.silent.add(part)
@@ -302,8 +302,8 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     """
     space = rules.algorithms[algorithm]
     try:
-        drawn = rules.generator.founder(space, control, key)
-        wrong = unkept(drawn) or space.misfit(drawn)
+        drawn, wrong = kept(rules.generator.founder(space, control, key))
+        wrong = wrong or space.misfit(drawn)
     except Exception as error:  # a user's own may raise whatever it likes
         wrong = in_words(error)
     if wrong:

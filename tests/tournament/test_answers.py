@@ -57,6 +57,18 @@ def test_hyperparameters_of_numpy_s_are_refused_and_its_floats_are_floats() -> N
     assert unkept({"gamma": np.float64(0.5), "epochs": 4}) == ""
 
 
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -1.0])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    game = rules(8, controls=0)
+    board = first_board(game, 0.0)
+    pod = board.pods["p0002"]
+    fresh = Fresh("ppo", pod.hyperparameters, share=share)
+    said = wrong_birth(
+        fresh, Cohorts(board, game.config, game.algorithms), Offspring(board, game), pod
+    )
+    assert said == f"it gives a fresh pod a share of {share:g}"
+
+
 def test_what_a_board_keeps_is_what_another_process_reads() -> None:
     numbers = replace(VERDICT, tests=(replace(TEST, mean=np.float64(3.2)),))
     assert unkept(numbers) == ""

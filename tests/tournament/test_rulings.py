@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from types import NoneType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import UnusablePlugin
-from hpcpod.records.records import Board, Hyperparameters, PodState, Report, Verdict
+from hpcpod.records.records import Board, Hyperparameters, PairTest, PodState, Report, Verdict
 from hpcpod.tournament import rulings
+from hpcpod.tournament.allocation import Allocation, Prospects
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
@@ -80,6 +83,8 @@ def leaves(_cohorts: Cohorts, _report: Report) -> Verdict:
             "is beaten by 'p0099', which is no other pod",
         ),
         (lambda c, r: Verdict(True, 1, (r.pod,)), "which is no other pod"),
+        (lambda c, r: Verdict(True, 1, (), {}, -3, -4), "it ranks p000"),
+        (lambda c, r: Verdict(True, 1, (), {}, 9, 8), "number 9 of 8"),
         (lambda c, r: Verdict(True, 7), "at round 7, at which it has no evaluation"),
         (
             lambda c, r: Verdict(True, 1, ("p0008",), {"p0008": 3.2}),  # type: ignore[dict-item]
@@ -253,3 +258,45 @@ def test_hyperparameters_that_no_pod_can_have(changes: Mapping[str, Any], why: s
     assert bool(SPACE.misfit({**own, **changes})) == bool(why)
     missing = {name: value for name, value in own.items() if name != "gamma"}
     assert SPACE.misfit(missing) == "gamma is missing"
+
+
+class Ordering:
+    """An allocator of NumPy's words."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        return Allocation(order=tuple(np.array([each.pod for each in prospects.candidates])))
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """All of a document that is no mapping and no list."""
+    for each in value.values() if isinstance(value, Mapping) else value:
+        if isinstance(each, Mapping | list | tuple):
+            yield from leaves_of(each)
+        else:
+            yield each
+
+
+def test_numbers_and_words_of_numpy_s_come_into_a_board_as_python_s() -> None:
+    """A board in memory is held against the types of its fields, too: each merge ended by one."""
+
+    def judge(cohorts: Cohorts, found: Report) -> Verdict:
+        test = PairTest("p0008", np.float64(3.2), np.float64(0.1), np.float64(0.05), 16, True)
+        return Verdict(True, found.round, (), {}, 1, 8, () if found.pod == "p0008" else (test,))
+
+    def copied(cohorts: Cohorts, pod: PodState) -> Copy | None:
+        if pod.id != "p0002" or cohorts.board.rounds < 24:
+            return None
+        parent = cohorts.board.pods["p0008"]
+        last, said = parent.evaluations[-1].round, np.str_("it won")
+        tried = {**parent.hyperparameters, "learning_rate": np.exp(np.log(1e-3))}
+        return Copy("p0008", last, tried, ("learning_rate",), said)
+
+    game = replace(GAME, updater=Updating(judge), generator=Generating(copied))
+    game = replace(game, allocator=Ordering())
+    for rounds in range(1, 6):
+        board = played(game, rounds)
+        assert [each for each in board.decisions.values() if each.kind == "refusal"] == []
+        kinds = {type(each) for each in leaves_of(board.document())}
+        assert kinds <= {str, int, float, bool, NoneType}
+        assert Board.from_document(board.document()) == board
+    assert board.pods["p0009"].parent == "p0008"

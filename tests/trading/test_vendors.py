@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 from hpcpod.errors import UserError
-from hpcpod.trading.files import findings, frame_of, read_bars, write_table
+from hpcpod.trading.checks import findings
+from hpcpod.trading.files import frame_of, read_bars, write_table
 from hpcpod.trading.vendors import Alpaca, Bar, Every, Wrds, fetched, vendor_of
 from tests.support.command_line import refusal
 
