@@ -14,7 +14,7 @@ from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.metrics.mirrors import PACKAGES
-from hpcpod.run.remarks_on_budgets import steps_of_a_pod, too_few_rounds
+from hpcpod.run.remarks_on_budgets import steps_of_a_pod, too_few_rounds, unlimited_axis
 from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.snapshot_scores import odd_times
@@ -49,6 +49,7 @@ def remarks(
             "pod.evaluator: panel scores pods on the sessions that they train on, which says little"
             " of others; write pod: {evaluator: trading}, which scores on the selection part"
         )
+    yield from unlimited_axis(config)
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
     copies = config.population.generator != "random_search"
@@ -128,10 +129,12 @@ def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
         each = "a control" if several else "the only one of its algorithm"
         enough = sum(max(1, population.controls) + 1 for _ in spare)
         fewer = ", or fewer population.controls" if several else ""
+        proven = " before the leader was shown to be better in four rounds" if several else ""
+        search = "hardly" if several else "never"
         yield (
             f"population.pods.max: each of the {population.pods.max} pods is {each}, and such a pod"
-            " is never replaced by a copy, so hyperparameters are never searched beyond the first"
-            f" draws; take {enough} or more{fewer}"
+            f" is never replaced by a copy{proven}, so hyperparameters are {search} searched beyond"
+            f" the first draws; take {enough} or more{fewer}"
         )
 
 
@@ -139,11 +142,12 @@ def _no_search(name: str, config: RunConfig) -> str:
     """An algorithm none of whose pods may be replaced, beside others of which some may."""
     places = quotas(config.population)[name]
     every = "the only pod" if places == 1 else f"each of the {places} pods"
-    is_kept = "is a control" if config.population.controls else "is the last of its algorithm"
+    kept = "is the last of its algorithm and never gives way to a copy"
+    if config.population.controls:
+        kept = "is a control and gives way to no copy before it was beaten in four rounds"
     return (
-        f"agents.{name}: {every} of {name} {is_kept} and never gives way to a copy, so its ranges"
-        " are not searched; give it a larger share (population.algorithms) or take more pods"
-        " (population.pods.max)"
+        f"agents.{name}: {every} of {name} {kept}, so its ranges are hardly searched; give it a"
+        " larger share (population.algorithms) or take more pods (population.pods.max)"
     )
 
 

@@ -28,6 +28,18 @@ def too_few_rounds(config: RunConfig) -> Iterator[str]:
     )
 
 
+def unlimited_axis(config: RunConfig) -> Iterator[str]:
+    """A budget that is counted on an axis on which nothing ends the run."""
+    axis = config.population.budget
+    limit = {"seconds": "minutes", "env_steps": "env_steps", None: ""}[axis]
+    if limit and getattr(config.stop, limit) is None:
+        yield (
+            f"population.budget: {axis} are counted, and nothing ends the run by them, so no pod has"
+            " a first share of them before it may rest or give way to a copy; give"
+            f" stop.{limit}, or leave population.budget out"
+        )
+
+
 def steps_of_a_pod(config: RunConfig) -> int | None:
     """Steps that a pod trains from the first round to the last, its ancestors' included, if all
     are equally fast; None where no number of steps limits the run."""

@@ -147,6 +147,22 @@ def test_a_budget_that_is_smaller_than_a_round_of_each_pod_is_remarked_on() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("budget", "stop", "limit"),
+    [("seconds", {"rounds": 9}, "minutes"), ("env_steps", {"rounds": 9}, "env_steps"),
+     ("seconds", {"env_steps": 90_000}, "minutes"), ("env_steps", {"minutes": 9}, "env_steps")],
+)  # fmt: skip
+def test_a_budget_that_nothing_limits_is_remarked_on(
+    budget: str, stop: dict[str, Any], limit: str
+) -> None:
+    four = {"pods": {"min": 1, "max": 4}, "budget": budget}
+    said = lone(population=four, stop={"rounds": None, **stop})
+    assert said.startswith(f"population.budget: {budget} are counted, and nothing ends the run by")
+    assert f"give stop.{limit}, or" in said
+    limited = {"rounds": None, "env_steps": 90_000, "minutes": 9}
+    assert not remarks_on(population=four, stop=limited)
+
+
 def test_a_population_of_controls_alone_is_remarked_on() -> None:
     (said,) = remarks_on("ppo", "dqn", stop=LONGER)
     assert said.startswith("population.pods.max: each of the 2 pods is the only one of its")
@@ -154,6 +170,7 @@ def test_a_population_of_controls_alone_is_remarked_on() -> None:
     three = {"algorithms": {"ppo": 1}, "pods": {"min": 1, "max": 3}, "controls": 3}
     (said,) = remarks_on(population=three, stop=LONGER)
     assert said.startswith("population.pods.max: each of the 3 pods is a control")
+    assert "before the leader was shown to be better in four rounds, so" in said
     assert said.endswith("or fewer population.controls")
     four = {"pods": {"min": 1, "max": 4}}
     assert not remarks_on("ppo", "dqn", population=four, stop=LONGER)
@@ -164,7 +181,7 @@ def test_an_algorithm_of_controls_alone_is_remarked_on_where_its_ranges_wait_in_
     agents = {**ppo(rate), "dqn": rate}
     shares = {"algorithms": {"ppo": 3, "dqn": 1}, "pods": {"min": 1, "max": 4}}
     (said,) = remarks_on("ppo", "dqn", agents=agents, population=shares, stop=LONGER)
-    assert said.startswith("agents.dqn: the only pod of dqn is a control and never gives way to a")
+    assert said.startswith("agents.dqn: the only pod of dqn is a control and gives way to no copy")
     two = {**shares, "algorithms": {"ppo": 1, "dqn": 1}}
     assert not remarks_on("ppo", "dqn", agents=agents, population=two, stop=LONGER)
     assert not remarks_on("ppo", "dqn", agents=ppo(rate), population=shares, stop=LONGER)
