@@ -34,8 +34,8 @@ def unlimited_axis(config: RunConfig) -> Iterator[str]:
     limit = {"seconds": "minutes", "env_steps": "env_steps", None: ""}[axis]
     if limit and getattr(config.stop, limit) is None:
         yield (
-            f"population.budget: {axis} are counted, and nothing ends the run by them, so no pod has"
-            " a first share of them before it may rest or give way to a copy; give"
+            f"population.budget: {axis} are counted, and nothing ends the run by them, so no pod"
+            " has a first share of them before it may rest or give way to a copy; give"
             f" stop.{limit}, or leave population.budget out"
         )
 
