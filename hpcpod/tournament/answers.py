@@ -1,7 +1,8 @@
 """Answers of a user's rules, held against what can be, and against the types of their fields.
 
-JSON has none of NumPy's values, and whoever reads a board takes no value of another type than its
-field's: one of either in a pod or a decision would end every merge, or the board for all.
+JSON has few of NumPy's values, and whoever reads a board takes no value of another type than its
+field's: one of either in a pod or a decision would end every merge, or the board for all. So what
+JSON has becomes Python's own, and the rest is refused.
 """
 
 from __future__ import annotations
