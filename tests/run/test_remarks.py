@@ -159,8 +159,7 @@ def test_a_budget_that_nothing_limits_is_remarked_on(
     said = lone(population=four, stop={"rounds": None, **stop})
     assert said.startswith(f"population.budget: {budget} are counted, and nothing ends the run by")
     assert f"give stop.{limit}, or" in said
-    limited = {"rounds": None, "env_steps": 90_000, "minutes": 9}
-    assert not remarks_on(population=four, stop=limited)
+    assert not remarks_on(population=four, stop={"rounds": None, "env_steps": 90_000, "minutes": 9})
 
 
 def test_a_population_of_controls_alone_is_remarked_on() -> None:
