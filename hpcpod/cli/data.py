@@ -144,7 +144,8 @@ def _features(options: Namespace, given: dict[str, Any]) -> int:
 
     panel = markets({**given, "source": options.source})[0]
     for name in options.features or [*FEATURES, *panel.extra]:
-        truncated(panel, name)
+        if name not in panel.extra:
+            truncated(panel, name)
         values = compute(panel, [name])[..., 0]
         traded = panel.tradable.any(0)
         known = np.isfinite(values[:, traded]).all(1) & traded.any()

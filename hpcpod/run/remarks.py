@@ -142,11 +142,12 @@ def _no_search(name: str, config: RunConfig) -> str:
     """An algorithm none of whose pods may be replaced, beside others of which some may."""
     places = quotas(config.population)[name]
     every = "the only pod" if places == 1 else f"each of the {places} pods"
-    kept = "is the last of its algorithm and never gives way to a copy"
+    kept, search = "is the last of its algorithm and never gives way to a copy", "not"
     if config.population.controls:
         kept = "is a control and gives way to no copy before it was beaten in four rounds"
+        search = "hardly"
     return (
-        f"agents.{name}: {every} of {name} {kept}, so its ranges are hardly searched; give it a"
+        f"agents.{name}: {every} of {name} {kept}, so its ranges are {search} searched; give it a"
         " larger share (population.algorithms) or take more pods (population.pods.max)"
     )
 

@@ -94,9 +94,9 @@ def wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodS
             share = due(old.share, cohorts.config, cohorts.slots)
             what = f"a pod that has not had its first share of the budget, {share:.6g}"
         return f"it replaces {old.id}, which is {what}"
-    if isinstance(found, Fresh) and not 0 <= (found.share or 0.0) < math.inf:
-        return f"it gives a fresh pod a share of {found.share:g}"
     if isinstance(found, Fresh):
+        if not 0 <= (found.share or 0.0) < math.inf:
+            return f"it gives a fresh pod a share of {found.share:g}"
         algorithm = found.algorithm
         if algorithm not in cohorts.algorithms:
             return f"there is no algorithm {algorithm!r}"

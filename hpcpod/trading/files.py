@@ -28,6 +28,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
 """Words of CSV files for a number that is not known."""
 ENDINGS = (".parquet", ".csv", ".csv.gz")
+"""Of the names of files of bars, in whichever case."""
 
 
 def read_bars(
@@ -72,8 +73,7 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
     if not is_bars(path):
         raise UserError(f"{path}: the name of a file of bars ends in {', '.join(ENDINGS)}")
     try:
-        parquet = file.suffix.lower() == ".parquet"
-        table = pd.read_parquet(file) if parquet else _csv(file)
+        table = pd.read_parquet(file) if _is_parquet(file) else _csv(file)
     except Exception as error:
         raise UserError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
     table.columns = [str(name).strip() for name in table.columns]
@@ -119,6 +119,10 @@ def _fill(table: Any, path: str | Path) -> None:
 def is_bars(name: str | Path) -> bool:
     """True for the name of a file of bars, by its ending."""
     return str(name).lower().endswith(ENDINGS)
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.suffix.lower() == ".parquet"
 
 
 def _csv(file: Path) -> Any:
@@ -209,13 +213,13 @@ def write_table(table: Any, path: str | Path) -> None:
         UserError: it has another ending, or can't be written.
     """
     file = Path(path)
+    if not is_bars(file):
+        raise UserError(f"can't write {path}: bars go to .parquet, .csv or .csv.gz")
     try:
-        if file.suffix == ".parquet":
+        if _is_parquet(file):
             table.to_parquet(file, index=False)
-        elif file.name.endswith((".csv", ".csv.gz")):
-            table.to_csv(file, index=False)
         else:
-            raise UserError(f"can't write {path}: bars go to .parquet, .csv or .csv.gz")
+            table.to_csv(file, index=False)
     except OSError as error:
         raise UserError(f"can't write {path}: {error}") from error
 

@@ -152,13 +152,14 @@ class MarketPanel:
         """
         if isinstance(tickers, str) or not isinstance(tickers, Sequence):
             raise UserError(f"expected a list of stocks such as [AAPL, KO], got {tickers!r}")
-        lacking = sorted(set(map(str, tickers)) - set(self.tickers))
+        names = tuple(map(str, tickers))  # those of some exchanges are numbers to YAML
+        lacking = sorted(set(names) - set(self.tickers))
         if lacking:
             raise UserError(f"{self.card.source} has no {lacking[0]}")
-        if not tickers or len(set(tickers)) < len(tickers):
+        if not names or len(set(names)) < len(names):
             raise UserError("name each stock once, and at least one")
-        columns = np.array([self.tickers.index(name) for name in tickers])
-        return replace(self, tickers=tuple(tickers), **self._taken(np.s_[:, columns]))
+        columns = np.array([self.tickers.index(name) for name in names])
+        return replace(self, tickers=names, **self._taken(np.s_[:, columns]))
 
     def blind(self, seed: int) -> MarketPanel:
         """The panel under other names: the calendar moved by whole weeks, the stocks shuffled.
@@ -208,6 +209,11 @@ class MarketPanel:
         """All bars, as they are indexed by an array: copies, so that no base holds the others."""
         taken = {name: getattr(self, name)[what] for name in (*FIELDS, "member")}
         return {**taken, "extra": {name: each[what] for name, each in self.extra.items()}}
+
+
+def is_whole(value: object, least: int) -> bool:
+    """True for a whole number from ``least`` on; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def day_of(date: str | np.datetime64) -> np.datetime64:

@@ -15,7 +15,7 @@ import numpy as np
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
 from hpcpod.trading.files import ENDINGS, is_bars, read_bars, universe
-from hpcpod.trading.panel import MarketPanel, SourceCard
+from hpcpod.trading.panel import MarketPanel, SourceCard, is_whole
 from hpcpod.trading.synthetic import SyntheticMarket, weekdays
 
 
@@ -76,7 +76,7 @@ def _synthetic(arguments: dict[str, Any]) -> list[MarketPanel]:
     count, seed = arguments.pop("markets", 1), arguments.pop("seed", 0)
     _known("a synthetic market", arguments, [each.name for each in fields(SyntheticMarket)])
     for name, value, least in (("markets", count, 1), ("seed", seed, 0)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not is_whole(value, least):
             raise UserError(f"trading: {name} is a whole number from {least}, got {value!r}")
     try:
         return [SyntheticMarket(seed=seed + i, **arguments).panel() for i in range(count)]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcpod.errors import UserError
-from hpcpod.trading.panel import Floats, MarketPanel, SourceCard, day_of
+from hpcpod.trading.panel import Floats, MarketPanel, SourceCard, day_of, is_whole
 
 MINUTES = 390
 """Of a session; a half-day has 210."""
@@ -69,7 +69,7 @@ class SyntheticMarket:
         """
         for name, least in (("stocks", 1), ("days", 2), ("minutes", 2)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not is_whole(value, least):
                 raise UserError(
                     f"a synthetic market has {name}, a whole number from {least}, got {value!r}"
                 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
 from hpcpod.trading.features import truncated
-from hpcpod.trading.panel import MarketPanel, day_of
+from hpcpod.trading.panel import MarketPanel, day_of, is_whole
 from hpcpod.trading.rules import Rules, rules_of
 from hpcpod.trading.shuffle import shuffled
 from hpcpod.trading.sources import markets, stamp
@@ -260,7 +260,7 @@ def _check_numbers(task: Task) -> None:
         value = getattr(task, key)
         if value is None and key == "shuffle":
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not is_whole(value, least):
             raise UserError(f"trading: {key} is a whole number from {least}, got {value!r}")
     if task.fold > task.folds:
         raise UserError(f"trading: fold {task.fold} is none of {task.folds} (env.kwargs.folds)")

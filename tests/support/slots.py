@@ -28,7 +28,7 @@ class SlotProcess:
     """``python -m hpcpod.slot`` on a run; its output goes to a file beside the run."""
 
     started: ClassVar[list[SlotProcess]] = []
-    """Those that no test has left behind yet."""
+    """Those of the test that runs."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,11 @@ def test_the_first_bars_are_those_that_there_are() -> None:
     for wrong in (0, len(panel.times) + 1):
         with pytest.raises(UserError):
             panel.first(wrong)
+
+
+def test_a_stock_whose_name_is_a_number_may_be_named_by_it() -> None:
+    panel = replace(market(), tickers=("600519", "5", "A"))
+    assert panel.of([5, "600519"]).tickers == ("5", "600519")  # type: ignore[list-item]
+    for wrong in (5, "A"):
+        with pytest.raises(UserError, match="expected a list of stocks"):
+            panel.of(wrong)  # type: ignore[arg-type]
