@@ -4,6 +4,7 @@ PPO on the torch-native CartPole, collecting and learning, by batch size; and up
 TD3, captured as CUDA graphs and kernel by kernel. ``--matmul bfloat16`` measures less precision,
 ``--deterministic`` kernels that add in one order. ``--tables warp`` steps MuJoCo Warp on the GPU
 beside MuJoCo on the cores of the same machine; its kernels are compiled first, in minutes.
+``--tables trading`` steps portfolios on the GPU, and on one core.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import cycle, product
 
 import torch
+from trading import portfolios
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
@@ -38,7 +41,9 @@ def main() -> None:
     parser.add_argument("--deterministic", action="store_true", help="as pod.deterministic")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=["ppo", "updates"])
-    parser.add_argument("--environments", nargs="+", type=int, default=SIZES, help="of ppo, warp")
+    parser.add_argument(
+        "--environments", nargs="+", type=int, default=SIZES, help="of ppo, warp, trading"
+    )
     options = parser.parse_args()
     device: str = options.device
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "the CPU"
@@ -80,6 +85,29 @@ def warp(device: str, sizes: Sequence[int], quick: bool) -> None:
             theirs = stepping_rate(make_env(env_id, num_envs, backend="mujoco"), 2 if quick else 10)
             label, faults = f"{env_id}, {num_envs:,}", sum(simulated.faults)
             print(f"| {label} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} | {faults} |")
+
+
+def trading(device: str, sizes: Sequence[int], quick: bool) -> None:
+    """Print the steps/s of portfolios on the GPU, and on one core of the same machine."""
+    torch.set_num_threads(1)
+    print(f"| stocks, portfolios | steps/s on {device} | on one core | ratio |")
+    print("|---|---|---|---|")
+    for stocks, num_envs in product((30, 100), sizes):
+        rates = []
+        for place, repeats in ((device, 300), ("cpu", 10)):
+            env, actions = portfolios(stocks, num_envs, place)
+            step = partial(in_turns, env, cycle(actions))
+            count = 2 if quick else repeats
+            rates.append(
+                statistics.median(count * num_envs / seconds(step, count, place) for _ in range(3))
+            )
+        ours, theirs = rates
+        print(f"| {stocks}, {num_envs:,} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} |")
+
+
+def in_turns(env: VecEnv, actions: Iterator[torch.Tensor]) -> None:
+    """A step by the next of these actions."""
+    env.step(next(actions))
 
 
 def row(label: str, rate: Callable[[], float]) -> None:
@@ -155,7 +183,7 @@ def finish(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-TABLES = {"ppo": ppo, "updates": updates, "warp": warp}
+TABLES = {"ppo": ppo, "updates": updates, "warp": warp, "trading": trading}
 
 if __name__ == "__main__":
     main()

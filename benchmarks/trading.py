@@ -83,13 +83,15 @@ def memory(count: int) -> None:
     assert one.spec.num_envs == 1  # it lives until here
 
 
-def portfolios(stocks: int, count: int) -> tuple[TradingVecEnv, list[torch.Tensor]]:
+def portfolios(
+    stocks: int, count: int, device: str = "cpu"
+) -> tuple[TradingVecEnv, list[torch.Tensor]]:
     """An environment that has begun, and actions for it."""
     market = {"stocks": stocks, "days": 40}
     kwargs = {"market": market, "embargo": 1, "features": EIGHT, "sessions": 1}
-    env = TradingVecEnv("trading", count, kwargs=kwargs)
+    env = TradingVecEnv("trading", count, device, kwargs=kwargs)
     env.reset(random_seeds("speed", count=count))
-    return env, [torch.rand(count, stocks) * 2 - 1 for _ in range(8)]
+    return env, [torch.rand(count, stocks, device=device) * 2 - 1 for _ in range(8)]
 
 
 def resident() -> float:

@@ -137,6 +137,9 @@ class CudaRecorder:
         graph.register_generator_state(self._generator)
         with torch.cuda.graph(graph, stream=self._stream):
             outputs = function()
+        # Beginning to capture writes the generator's offset there: on a busy GPU that came after
+        # what the first replay writes, which then drew other numbers.
+        torch.cuda.current_stream().wait_stream(self._stream)
         return graph.replay, outputs
 
 

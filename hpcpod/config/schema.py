@@ -284,8 +284,7 @@ class PodConfig(Limited):
     deterministic: bool = False
     """True if on a GPU, too, equal seeds are to give equal bits, and a resumed round to be the one
     that was not stopped, as on a CPU. Torch then takes kernels that add in one order, and refuses a
-    part that has none. On a GPU shared by a dozen processes images by DQN still differed at times.
-    Simulators on a GPU, such as MuJoCo Warp, add contacts in any order."""
+    part that has none. Simulators on a GPU, such as MuJoCo Warp, add contacts in any order."""
     evaluator: str = "panel"
     """The part that scores a pod at the end of a round: a name or a path."""
     score_beside: bool | None = None
