@@ -17,9 +17,9 @@ from hpcpod.metrics.mirrors import PACKAGES
 from hpcpod.run.remarks_on_budgets import steps_of_a_pod, too_few_rounds, unlimited_axis
 from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
+from hpcpod.run.remarks_on_trading import on_trading
 from hpcpod.run.snapshot_scores import odd_times
 from hpcpod.tournament.cohorts import quotas
-from hpcpod.trading.verdict import BACKENDS
 
 if TYPE_CHECKING:
     from hpcpod.pod.trial.fit import Look
@@ -44,11 +44,7 @@ def remarks(
     yield from on_gpus(config, look)
     yield from _missing_loggers(config)
     yield from odd_times(config)
-    if config.env.backend in BACKENDS and config.pod.evaluator == "panel":
-        yield (
-            "pod.evaluator: panel scores pods on the sessions that they train on, which says little"
-            " of others; write pod: {evaluator: trading}, which scores on the selection part"
-        )
+    yield from on_trading(config)
     yield from unlimited_axis(config)
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)

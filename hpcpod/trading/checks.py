@@ -15,7 +15,9 @@ from hpcpod.trading.panel import FIELDS
 Kind = Literal["error", "warning"]
 ROW = "row of the file"
 """The column with the rows of closes that stood side by side, counted from 0."""
-SPLITS = (2, 3, 4, 5, 7, 8, 10, 15, 20)
+SPLITS = (1.5, 2, 3, 4, 5, 7, 8, 10, 15, 20)
+PRICES = (1e-12, 1e12)
+"""The least and the greatest price; what is beyond has lost its unit."""
 NAMED = 3
 """Findings of a kind that are each named with their row; of gaps the others are counted."""
 NEAR = 0.03
@@ -82,12 +84,12 @@ def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
     for name in FIELDS[:4]:
         if name != "close" and table[name].equals(table["close"]):
             continue  # of a file with closes alone
-        bad = ~(table[name].to_numpy(float) > 0) | np.isinf(table[name])
-        missing = table[name].isna().to_numpy()
-        for at in np.flatnonzero(bad & ~missing)[:NAMED]:
-            words = (
-                f"{name} of {named(at)} is {table[name].iloc[at]:g}: prices are above 0 and finite"
-            )
+        price, missing = table[name].to_numpy(float), table[name].isna().to_numpy()
+        bad = (price < PRICES[0]) | (price > PRICES[1])
+        for at in np.flatnonzero(bad)[:NAMED]:
+            whole = not 0 < price[at] < np.inf
+            span = "above 0 and finite" if whole else f"from {PRICES[0]:g} to {PRICES[1]:g}"
+            words = f"{name} of {named(at)} is {price[at]:g}: prices are {span}"
             yield Finding("error", int(row[at]), words)
         for at in np.flatnonzero(missing)[:NAMED]:
             yield Finding("error", int(row[at]), f"{name} of {named(at)} is missing (NaN)")
@@ -100,8 +102,9 @@ def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
             "error", int(row[at]), f"open or close of {named(at)} is outside high and low"
         )
     volume = table["volume"].to_numpy(float)
-    for at in np.flatnonzero(~(volume >= 0))[:NAMED]:
-        words = f"volume of {named(at)} is {volume[at]:g}: it is a number from 0"
+    endless = np.isinf(volume) & ~np.isinf(volume).all()  # all: a file that has no volume
+    for at in np.flatnonzero(~(volume >= 0) | endless)[:NAMED]:
+        words = f"volume of {named(at)} is {volume[at]:g}: it is a finite number from 0"
         yield Finding("error", int(row[at]), words)
 
 
@@ -164,7 +167,8 @@ def _suspects(table: Any, row: Any) -> Iterator[Finding]:
         table.groupby("ticker", observed=True)["close"].pct_change(fill_method=None).to_numpy(float)
         + 1
     )
-    for at in np.flatnonzero((ratio > 1.8) | ((ratio > 0) & (ratio < 1 / 1.8))):
+    least = SPLITS[0] * (1 - NEAR)
+    for at in np.flatnonzero((ratio > least) | ((ratio > 0) & (ratio < 1 / least))):
         factor = max(ratio[at], 1 / ratio[at])
         if any(abs(factor / split - 1) < NEAR for split in SPLITS):
             words = f"{named(at)} moves by a factor of {ratio[at]:.3f}: is it an unadjusted split?"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
         table = pd.read_parquet(file) if _is_parquet(file) else _csv(file)
     except Exception as error:
         raise UserError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(table.index, pd.RangeIndex):  # of times, as others write parquet
+        table = table.rename_axis(index=lambda name: name or "time").reset_index()
     table.columns = [str(name).strip() for name in table.columns]
     lower = {name.lower(): name for name in table.columns}
     twice = table.columns.str.lower().duplicated()
@@ -86,6 +89,8 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
         if found is not None:
             table = table.rename(columns={found: name})
     if "time" not in table:
+        if len(table.columns) == 1 and ";" in table.columns[0]:
+            raise UserError(f"{path}: its columns are separated by semicolons: write it by commas")
         raise UserError(
             f"{path} has no column of times (one of {', '.join(NAMES['time'])}), only"
             f" {', '.join(map(repr, table.columns[:5]))}"
@@ -108,6 +113,8 @@ def _fill(table: Any, path: str | Path) -> None:
         if name not in table:
             table[name] = np.inf if name == "volume" else table["close"]
     for name in FIELDS:
+        if all(isinstance(each, Decimal) for each in table[name].dropna()):
+            table[name] = table[name].astype(float)
         if len(table) and table[name].dtype.kind not in "fiu":
             bad = pd.to_numeric(table[name], errors="coerce").isna() & table[name].notna()
             row = int(bad.to_numpy().argmax())

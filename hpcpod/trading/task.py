@@ -242,6 +242,11 @@ def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
     market = {"source": market} if isinstance(market, str) else market
     if not isinstance(market, Mapping):
         raise UserError(f"trading: market is a mapping such as {{source: FILE}}, got {market!r}")
+    if name != "trading" and market.get("source", name) != name:
+        raise UserError(
+            f"env.id {name} is another market than env.kwargs.market.source"
+            f" {market['source']}: write env.id: trading, or leave the source out"
+        )
     given["market"] = market if name == "trading" else {"source": str(name), **market}
     features = given.get("features", FEATURES)
     if not isinstance(features, (list, tuple)) or not all(isinstance(f, str) for f in features):

@@ -164,6 +164,15 @@ def test_a_task_that_can_t_be_is_one_sentence(wrong: dict[str, Any], said: str) 
         env(**wrong)
 
 
+def test_an_id_that_names_another_market_than_the_source_is_refused() -> None:
+    kwargs = {"market": {"source": "mine.csv"}}
+    with pytest.raises(
+        UserError, match=r"env\.id skfolio:sp500 is another market than .* mine\.csv"
+    ):
+        task_of("skfolio:sp500", kwargs)
+    assert task_of("mine.csv", kwargs).market == task_of("trading", kwargs).market
+
+
 def test_an_action_that_is_no_number_ends_the_step() -> None:
     made = env()
     made.reset(seeds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,32 @@ def test_a_broken_file_is_refused_with_its_row(
         read_bars(path)
 
 
+def test_parquet_may_have_its_times_in_the_index(tmp_path: Path) -> None:
+    """As pandas writes what other packages return: named, unnamed, or beside the tickers."""
+    dated = bars().assign(date=lambda t: pd.to_datetime(t["date"]))
+    both = dated.set_index(["date", "symbol"])
+    for table in (dated.set_index("date"), dated.set_index("date").rename_axis(None), both):
+        panel = read_bars(written(tmp_path, table, "indexed.parquet"))
+        assert (panel.tickers, panel.shape) == (("A", "B"), (3, 2))
+
+
+def test_decimals_are_numbers_and_a_missing_number_is_missing(tmp_path: Path) -> None:
+    prices = [Decimal("10.50")] * 6
+    exact = bars().assign(Open=prices, Close=prices)
+    assert read_bars(written(tmp_path, exact, "d.parquet")).close.tolist() == [[10.5, 10.5]] * 3
+    table = bars().astype({"Close": "Float64", "Volume": "Int64"})
+    assert read_bars(written(tmp_path, table, "n.parquet")).close.tolist() == [[11.0, 11.0]] * 3
+    table.loc[2, "Close"] = pd.NA
+    with pytest.raises(UserError, match=r"row 3: close of A at 2021-11-26 .* is missing \(NaN\)"):
+        read_bars(written(tmp_path, table, "n.parquet"))
+
+
+def test_semicolons_are_told(tmp_path: Path) -> None:
+    bars().to_csv(path := tmp_path / "bars.csv", sep=";", index=False)
+    with pytest.raises(UserError, match="separated by semicolons"):
+        read_bars(path)
+
+
 def test_na_is_a_ticker_in_its_column_and_no_number_in_others(tmp_path: Path) -> None:
     table = bars().replace({"A": "NA", "B": "0700"}).assign(signal=["NA", "1", "2", "3", "4", "5"])
     panel = read_bars(written(tmp_path, table))
@@ -193,43 +220,6 @@ def test_na_is_a_ticker_in_its_column_and_no_number_in_others(tmp_path: Path) ->
         tmp_path, pd.DataFrame({"ticker": ["NA"], "start": [DAYS[1]], "end": [""]}), "u"
     )
     assert universe(panel, spans).member.tolist() == [[False, False], [False, True], [False, True]]
-
-
-def test_all_findings_beside_a_missing_price_are_told(tmp_path: Path) -> None:
-    table = frame_of(written(tmp_path, changed(bars(), 3, "Close", np.nan)))
-    first = str(next(findings(table)))
-    assert first == "row 3: close of A at 2021-11-26 00:00:00 is missing (NaN)"
-    assert len(list(findings(table))) == 1, "no warning of pandas either"
-
-
-def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
-    days = pd.bdate_range("2021-01-04", periods=40).strftime("%Y-%m-%d").tolist()
-    table = bars("AB", [day for day in days if day not in ("2021-01-18", "2021-02-15")])
-    table.loc[10, "Volume"] = 0.0
-    split = (table["symbol"] == "B") & (table["date"] > "2021-02-01")
-    table.loc[split, ["Open", "High", "Low", "Close"]] /= 4
-    table = table[~((table["symbol"] == "A") & (table["date"] > "2021-02-10"))]
-    table = table[table["date"] != "2021-01-12"]
-    path = written(tmp_path, table)
-    found = [each.words for each in findings(frame_of(path))]
-    assert len(found) == 4
-    for each in (
-        "2021-01-12, a session of XNYS, is missing before A at 2021-01-13", "no volume, and 0 more",
-        "moves by a factor of 0.250: is it an unadjusted split?", "less than 95 % of the bars: 1;",
-    ):  # fmt: skip
-        assert any(each in words for words in found), each
-    read_bars(path)  # it is not refused
-
-
-def test_bars_outside_of_the_exchange_s_hours_are_a_warning(tmp_path: Path) -> None:
-    """The 26th was a half-day; a bar that is named by its beginning is inside."""
-    inside = ["2021-11-24 14:30Z", "2021-11-24 21:00Z", "2021-11-26 18:00Z"]
-    assert not [*findings(frame_of(written(tmp_path, bars("A", inside))))]
-    path = written(tmp_path, bars("A", ["2021-11-24 14:29Z", *inside, "2021-11-26 18:01Z"]))
-    assert [str(each) for each in findings(frame_of(path))] == [
-        "row 1: A at 2021-11-24 09:29:00-05:00 ends outside of the hours of XNYS, and 1 more: is"
-        " the time zone another one?"
-    ]
 
 
 def test_a_universe_is_as_of_its_time(tmp_path: Path) -> None:
@@ -307,27 +297,6 @@ def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"broken\.parquet can't be read"):
         read_bars(broken)
     assert set(SOURCES) == {"synthetic", "skfolio:sp500", "universal-portfolios:nyse_o"}
-
-
-def test_of_closes_side_by_side_the_file_s_rows_are_named(tmp_path: Path) -> None:
-    lacking = WIDE.assign(X=[1.0, np.nan, 3.0])
-    found = [str(each) for each in findings(frame_of(written(tmp_path, lacking)))]
-    assert (
-        found[0] == "row 2: close of Y at 2021-11-26 00:00:00 is 0: prices are above 0 and finite"
-    )
-    assert found[1].startswith(
-        "row 3: X at 2021-11-29 00:00:00 comes after a gap: a bar is missing"
-    )
-    assert len([each for each in found if each.startswith("row 2")]) == 1
-
-
-def test_a_column_of_a_feature_s_name_is_not_read_and_check_says_so(tmp_path: Path) -> None:
-    path = written(tmp_path, bars().assign(macd=1.0, mine=2.0))
-    assert list(read_bars(path).extra) == ["mine"]
-    [said] = [str(each) for each in findings(frame_of(path)) if "macd" in str(each)]
-    assert said.startswith(
-        "column macd is not read: the feature of that name is made from the bars"
-    )
 
 
 def test_a_name_ends_in_upper_case_too_and_no_other_is_a_file_of_bars(tmp_path: Path) -> None:

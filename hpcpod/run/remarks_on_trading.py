@@ -1,0 +1,28 @@
+"""Remarks on trading tasks: what their scores would not mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.trading.rules import PRESETS
+from hpcpod.trading.verdict import BACKENDS
+
+
+def on_trading(config: RunConfig) -> Iterator[str]:
+    """All remarks on a task of trading; see ``remarks.remarks``."""
+    if config.env.backend not in BACKENDS:
+        return
+    if config.pod.evaluator == "panel":
+        yield (
+            "pod.evaluator: panel scores pods on the sessions that they train on, which says little"
+            " of others; write pod: {evaluator: trading}, which scores on the selection part"
+        )
+    kwargs = config.env.kwargs
+    preset = PRESETS.get(str(kwargs.get("preset")))
+    if kwargs.get("fill", preset.fill if preset else None) == "seen":
+        yield (
+            "env.kwargs: orders are filled at the price that was seen when they were decided, which"
+            " nobody gets, so returns say little of trading; leave fill: seen and preset:"
+            " finrl_parity out"
+        )
