@@ -22,7 +22,12 @@ _LOOK_STEPS = 16
 
 
 class Evaluator(Protocol):
-    """Scores an agent; what it scores is decided by the seeds alone."""
+    """Scores an agent; what it scores is decided by the seeds alone.
+
+    One whose episodes lie on recorded data may have an attribute ``most_episodes``, the number of
+    episodes that have no data in common. Of more it plays so many: one that is played again says
+    nothing new, and would make intervals too narrow.
+    """
 
     def evaluate(
         self,
@@ -54,7 +59,8 @@ def scored(
     """The returns that an evaluator, which may be a user's own, gives for a panel.
 
     Raises:
-        UnusablePlugin: it gives something else than a number for each episode.
+        UnusablePlugin: it gives something else than a number for each episode, or for each of its
+            ``most_episodes``.
         Stopped: as ``Evaluator.evaluate``.
     """
     found: object = by.evaluate(agent, *panel, episodes=episodes, should_stop=should_stop)
@@ -62,6 +68,7 @@ def scored(
         returns = tuple(map(float, found))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         returns = ()
+    episodes = min(episodes, getattr(by, "most_episodes", episodes))
     if len(returns) != episodes:  # else the slot could not read the report, and started anew
         given = f"{len(returns)} of" if returns else f"a {type(found).__name__} instead of"
         raise UnusablePlugin(f"the evaluator gives {given} {episodes} returns")
@@ -100,10 +107,12 @@ class PanelEvaluator:
         should_stop: Callable[[], bool] = never,
     ) -> tuple[float, ...]:
         """Score ``episodes`` episodes whose seeds are a hash of ``panel``."""
-        seeds = random_seeds(*panel, count=episodes)
-        return play(
-            self.env(episodes), agent, seeds, longest=self._longest, should_stop=should_stop
-        )
+        env, seeds = self.env(episodes), self.drawn(*panel, episodes=episodes)
+        return play(env, agent, seeds, longest=self._longest, should_stop=should_stop)
+
+    def drawn(self, *panel: int | str, episodes: int) -> Tensor:
+        """The seeds of a panel, int64 [episodes]."""
+        return random_seeds(*panel, count=episodes)
 
     def env(self, episodes: int) -> VecEnv:
         """The environments of a panel, made when they are first asked for."""

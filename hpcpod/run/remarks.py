@@ -44,7 +44,7 @@ def remarks(
     yield from on_gpus(config, look)
     yield from _missing_loggers(config)
     yield from odd_times(config)
-    yield from on_trading(config)
+    yield from on_trading(config, look)
     yield from unlimited_axis(config)
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
@@ -107,16 +107,20 @@ def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
     population = config.population
     if population.pods.max == 1:  # one agent is meant
         return
-    if config.round.episodes < 4:  # one half of a panel ranks, the other tests
+    most = look.most_episodes if look is not None else None
+    episodes, more = min(config.round.episodes, most or 2**31), "take 8 or more, better 32"
+    if episodes == most:
+        more = "have data for 8 or more to score on, better 32, or shorter episodes"
+    if episodes < 4:  # one half of a panel ranks, the other tests
         yield (
-            f"round.episodes: a panel of {config.round.episodes} episodes has none left to compare"
-            " pods on, so none is ever replaced by a copy; take 8 or more, better 32"
+            f"round.episodes: a panel of {episodes} episodes has none left to compare pods on, so"
+            f" none is ever replaced by a copy; {more}"
         )
-    elif config.round.episodes < _FEW_EPISODES and not (look is not None and look.deterministic):
+    elif episodes < _FEW_EPISODES and not (look is not None and look.deterministic):
         yield (
-            f"round.episodes: pods are tested on half of a panel of {config.round.episodes}, and so"
-            " few returns that are success or failure are often all alike, so that a pod gives way"
-            " to one that is no better more often than in 5 % of tests; take 8 or more, better 32"
+            f"round.episodes: pods are tested on half of a panel of {episodes}, and so few returns"
+            " that are success or failure are often all alike, so that a pod gives way to one that"
+            f" is no better more often than in 5 % of tests; {more}"
         )
     yield from too_few_rounds(config)
     spare = _spare_places(config)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.trading.rules import PRESETS
 from hpcpod.trading.verdict import BACKENDS
 
+_ENOUGH = 32
+"""Windows with which a panel is as large as by default."""
 
-def on_trading(config: RunConfig) -> Iterator[str]:
+if TYPE_CHECKING:
+    from hpcpod.pod.trial.fit import Look
+
+
+def on_trading(config: RunConfig, look: Look | None) -> Iterator[str]:
     """All remarks on a task of trading; see ``remarks.remarks``."""
     if config.env.backend not in BACKENDS:
         return
@@ -17,6 +24,13 @@ def on_trading(config: RunConfig) -> Iterator[str]:
         yield (
             "pod.evaluator: panel scores pods on the sessions that they train on, which says little"
             " of others; write pod: {evaluator: trading}, which scores on the selection part"
+        )
+    most, asked = look.most_episodes if look else None, config.round.episodes
+    if most is not None and most < min(asked, _ENOUGH):
+        yield (
+            f"round.episodes: the selection part has {most} windows that share no day, so a panel"
+            f" is of these, not of {asked} episodes; have shorter episodes (env.kwargs.sessions),"
+            " more sessions or more markets for more of them"
         )
     kwargs = config.env.kwargs
     preset = PRESETS.get(str(kwargs.get("preset")))

@@ -116,6 +116,8 @@ def goes_on(
     """True if an attempt that has not passed is worth another set of fresh episodes."""
     if order.purpose != "confirm" or stop.target is None or score.passed or not returns:
         return False
+    if len(returns) < stop.confirm_episodes:  # the first set had all episodes that there are
+        return False
     least, level, stake = _bet(order, returns, worst, stop)
     won = log_wealth(returns, stop.target, least, stake)
     needed = episodes_needed(returns, level, stop.target, least, won)

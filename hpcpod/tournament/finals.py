@@ -161,7 +161,9 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
     stop, finals = config.stop, board.finals
     returns = {pod: r for pod, r in finals.returns.items() if pod not in finals.given_up}
     left = stop.select_episodes // stop.batch - sum(finals.played.values())
-    further = not over and not _gives_scores(board)
+    # Fewer than were asked for: these are all that there are.
+    short = any(len(r) < stop.batch * finals.played.get(pod, 0) for pod, r in returns.items())
+    further = not over and not short and not _gives_scores(board)
     pods = next_batches(returns, stop.batch, left) if further else []
     if pods:
         return _with_batches(board, config, pods)

@@ -127,7 +127,10 @@ class Rulings:
             if not second_looks.room(board, config):
                 break
             test = second_looks.closest(made.tests, further)
-            if test is None or not second_looks.possible(board, made.pod, test, made.round):
+            if test is None:
+                continue
+            panel = config.round.episodes
+            if not second_looks.possible(board, made.pod, test, made.round, panel):
                 continue
             board = second_looks.begun(board, made.pod, test, made.round, config)
             self._note("look", made.pod, "updater",

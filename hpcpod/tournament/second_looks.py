@@ -47,9 +47,13 @@ def room(board: Board, config: RunConfig) -> bool:
     return 2 * PANELS * (board.looked + 1) <= share * board.rounds
 
 
-def possible(board: Board, pod: str, test: PairTest, round_number: int) -> bool:
-    """True if a pod that was tested at a round, and the rival, can play on with its checkpoints."""
-    return pod not in board.looks and _lives(board, pod, Look(test.rival, round_number))
+def possible(board: Board, pod: str, test: PairTest, round_number: int, panel: int) -> bool:
+    """True if a pod that was tested at a round, and the rival, can play on with its checkpoints,
+    and its panel had as many episodes as it was to have: of fewer there are no more."""
+    if pod in board.looks or not _lives(board, pod, Look(test.rival, round_number)):
+        return False
+    found = evaluation(board.pods[pod], round_number)
+    return found is not None and len(found.returns) >= panel
 
 
 def begun(board: Board, pod: str, test: PairTest, round_number: int, config: RunConfig) -> Board:

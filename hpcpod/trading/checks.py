@@ -52,9 +52,24 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
     if table["time"].notna().all():
         yield from _gaps(table, row)
     yield from _suspects(table, row)
+    yield from _stand_ins(table)
     for name in sorted(set(table.columns) & set(FEATURES)):
         words = f"column {name} is not read: the feature of that name is made from the bars"
         yield Finding("warning", 0, f"{words}; rename it to use it")
+
+
+def _stand_ins(table: Any) -> Iterator[Finding]:
+    """What a file of a bar in each row does not tell, and what is taken for it."""
+    if ROW in table:  # closes side by side are meant so
+        return
+    alike = [name for name in FIELDS[:3] if table[name].equals(table["close"])]
+    if alike:
+        words = f"{', '.join(alike)}: no numbers of their own, the close is taken for each"
+        more = "; an order that fill: open fills has the next bar's close" * ("open" in alike)
+        yield Finding("warning", 0, words + more)
+    if np.isinf(table["volume"]).all():
+        words = "volume: no numbers, it is taken for unlimited, and volume_z means nothing"
+        yield Finding("warning", 0, words)
 
 
 def _currencies(table: Any, row: Any) -> Iterator[Finding]:

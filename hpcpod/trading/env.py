@@ -157,6 +157,11 @@ class TradingVecEnv(TensorBackend):
         )
         return observed(self._batch.account, self._tables, at)
 
+    @property
+    def windows(self) -> int:
+        """Windows that an episode may be."""
+        return len(self._starts)
+
     def blocks(self, seeds: Tensor) -> tuple[int, ...]:
         """The window of each seed's first episode: those of equal windows are the same days."""
         return tuple(self._start(seeds.to(self.spec.device, torch.int64)).tolist())

@@ -57,8 +57,9 @@ class Opening:
 
 
 def distinct(openings: Iterable[Opening]) -> list[Opening]:
-    """One opening for each policy and stretch of days: the same look twice is no further trial."""
-    return list({(each.run, each.policy, each.sharpe): each for each in openings}.values())
+    """One opening for each policy and stretch of days: the same look twice is no further trial,
+    also where another run delivered that policy."""
+    return list({(each.policy or each.run, each.sharpe): each for each in openings}.values())
 
 
 class Ledger:

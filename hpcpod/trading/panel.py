@@ -35,8 +35,8 @@ class SourceCard:
     sha256: str = ""
     """Of the file that they were read from, or of the bars."""
     currency: str = "USD"
-    adjusted: bool = True
-    """Prices are adjusted for splits and dividends."""
+    adjusted: str = "unknown"
+    """``yes`` if prices are adjusted for splits and dividends; ``unknown`` is an answer."""
 
 
 @dataclass(frozen=True)

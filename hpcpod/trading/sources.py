@@ -103,7 +103,9 @@ def _skfolio(arguments: dict[str, Any]) -> list[MarketPanel]:
     path = _inside("skfolio", "skfolio/datasets/data/sp500_dataset.csv.gz")
     panel = read_bars(path, licence="BSD-3-Clause (the package's)")
     words = "20 names that were large at its end: those that failed are not in it"
-    card = replace(panel.card, source=_versioned("skfolio", "sp500"), survivorship=words)
+    card = replace(
+        panel.card, source=_versioned("skfolio", "sp500"), survivorship=words, adjusted="yes"
+    )
     return [replace(panel, card=card)]
 
 
@@ -119,7 +121,7 @@ def _nyse_o(arguments: dict[str, Any]) -> list[MarketPanel]:
     card = SourceCard(
         _versioned("universal-portfolios", "nyse_o"), "MIT (the package's)",
         "36 names that were there for 22 years; dates are made up, the data has none",
-        hashlib.sha256(path.read_bytes()).hexdigest(),
+        hashlib.sha256(path.read_bytes()).hexdigest(), adjusted="yes",
     )  # fmt: skip
     return [
         MarketPanel(

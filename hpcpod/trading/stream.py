@@ -39,7 +39,7 @@ from hpcpod.tournament.continuous.stream import (
 )
 from hpcpod.trading.backtest import Backtest, backtest
 from hpcpod.trading.exchanges import exchange
-from hpcpod.trading.features import compute
+from hpcpod.trading.features import FEATURES, compute
 from hpcpod.trading.files import is_bars
 from hpcpod.trading.holdout import agent_of, opening
 from hpcpod.trading.ledger import LEDGERS, Ledger
@@ -99,6 +99,11 @@ class TradingStream:
         pinned = seen.get("tickers") if isinstance(seen, Mapping) else None
         self._same_stocks(pinned)
         panels, remarks = self._panels(pinned), list[str]()
+        for name in self._task.features:
+            if ":" not in name and name not in FEATURES and name not in panels[0].extra:
+                raise UserError(
+                    f"{panels[0].card.source} has no column {name}, which env.kwargs.features names"
+                )
         whole = [self._whole(each) for each in panels]
         if whole[0] is not panels[0]:
             day = panels[0].dates[-1]
@@ -128,6 +133,18 @@ class TradingStream:
         why = "nothing is deployed yet" if before is None else f"{len(fresh)} sessions are new"
         due = before is None or len(fresh) >= self._judged
         return Look(windows, due, why if due else until, tuple(remarks))
+
+    def unlike(self, player: Player) -> str:
+        """The reason why no pod can start from a policy's weights, in words; empty if it can: of as
+        many other features they would read each for another."""
+        theirs = task_of(player.env.id, player.env.kwargs)
+        for what, own, other in (
+            ("sees", self._task.features, theirs.features),
+            ("acts by", (f"mode: {self._task.rules.mode}",), (f"mode: {theirs.rules.mode}",)),
+        ):
+            if own != other:
+                return f"it {what} {', '.join(other)}, and env.kwargs say {', '.join(own)}"
+        return ""
 
     def adopted(self) -> Windows:
         """See ``Stream``: all sessions that there are now count as seen."""

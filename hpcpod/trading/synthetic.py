@@ -153,7 +153,7 @@ class SyntheticMarket:
         seconds = OPENING + (minute + 1) * 60 * MINUTES // self.minutes
         card = SourceCard(
             f"synthetic market, seed {self.seed}, alpha {self.alpha:g}", "made here",
-            "no stock ever leaves it",
+            "no stock ever leaves it", adjusted="yes",
         )  # fmt: skip
         extra = {"signal": seen}
         if self.leak is not None:

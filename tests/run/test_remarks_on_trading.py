@@ -31,7 +31,7 @@ def test_scores_that_say_little_are_remarked_on(
     evaluator: str, kwargs: Mapping[str, Any], said: list[str]
 ) -> None:
     env = {"id": "trading", "backend": "trading", "kwargs": dict(kwargs)}
-    found = on_trading(from_mapping(mapping("x", env=env, pod={"evaluator": evaluator})))
+    found = on_trading(from_mapping(mapping("x", env=env, pod={"evaluator": evaluator})), None)
     assert [each.split(", which")[0] for each in found] == said
     gym = from_mapping(mapping("x", env={"id": "x", "kwargs": dict(kwargs)}))
-    assert not [*on_trading(gym)]
+    assert not [*on_trading(gym, None)]

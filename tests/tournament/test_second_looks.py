@@ -23,12 +23,16 @@ bound is 1 - 3.182 * 1.155 / 2 = -.837."""
 BETTER, SAME = (2.0, 0.0, 2.0, 0.0), (0.0,) * 4
 
 
-def game(share: float = 1.0, *, stop: StopConfig | None = None, scheme: str = "") -> Rules:
+def game(
+    share: float = 1.0, *, stop: StopConfig | None = None, scheme: str = "", panel: int = 8
+) -> Rules:
     made = rules(2, controls=0, warmup_rounds=0, stop=stop)
     population = replace(made.config.population, second_looks=share)
     if scheme:
         population = replace(population, scheme="generational")
-    return Rules.of(replace(made.config, population=population), made.algorithms)
+    config = replace(made.config, population=population)
+    config = replace(config, round=replace(config.round, episodes=panel))
+    return Rules.of(config, made.algorithms)
 
 
 def after(the_rules: Rules, rounds: int = 2) -> Board:
@@ -83,8 +87,8 @@ def test_a_close_test_orders_further_common_episodes_of_both_checkpoints() -> No
     board = after(game())
     assert board.looks == {"p0001": Look("p0002", 2)}
     assert [(o.id, o.checkpoint.core, o.episodes) for o in map(_rescore, orders(board)[:2])] == [
-        ("p0001-look2-1", "core of p0001-00002-1", 64),
-        ("p0002-look2-1", "core of p0002-00002-1", 64),
+        ("p0001-look2-1", "core of p0001-00002-1", 16),
+        ("p0002-look2-1", "core of p0002-00002-1", 16),
     ]
     (said,) = [each for each in board.decisions.values() if each.kind == "look"]
     assert (said.pod, said.others, said.round) == ("p0001", ("p0002",), 2)
@@ -174,7 +178,7 @@ def test_no_set_of_fresh_seeds_shares_one_with_a_look(monkeypatch: pytest.Monkey
     monkeypatch.setattr("hpcpod.tournament.seed_sets.seeds", seeds)
     the_rules = game()
     assert unused_set(after(the_rules), the_rules.config, "final", 32) == 1
-    assert ("look", 64) in shown
+    assert ("look", 16) in shown
 
 
 def _rescore(order: object) -> Rescore:

@@ -127,7 +127,7 @@ def test_a_checkpoint_is_tried_only_once_and_one_at_a_time() -> None:
 
 
 def test_sets_of_fresh_episodes_are_pooled_until_they_decide() -> None:
-    game = rules(4, stop=StopConfig(target=3.6))
+    game = rules(4, stop=StopConfig(target=3.6, confirm_episodes=16))
     board = play(game, 1)
     seen = []
     while board.phase == "running":
@@ -150,7 +150,7 @@ def test_sets_of_fresh_episodes_are_pooled_until_they_decide() -> None:
 
 
 def test_an_attempt_that_can_not_pass_any_more_is_given_up() -> None:
-    game = rules(4, stop=StopConfig(target=3.6))
+    game = rules(4, stop=StopConfig(target=3.6, confirm_episodes=64))
     board = play(game, 1)
     board = fold(board, [report(rescores(board)[0], flat(3.55, 64))], game, now=1.0)
     assert (rescores(board), len(board.confirmed)) == ([], 1)

@@ -49,7 +49,24 @@ def test_a_check_tells_all_and_fails_by_errors_alone(
     out = capsys.readouterr().out
     assert "error: row 2: close of A" in out
     assert "error: row 2: 2021-11-25 is no session of XNYS" in out
-    path.write_text("date,ticker,close\n2021-11-24,A,1\n2021-11-26,A,1.1\n")
+    head = "date,ticker,open,high,low,close,volume\n"
+    path.write_text(f"{head}2021-11-24,A,2,3,1,2,9\n2021-11-26,A,2,3,1,2.1,9\n")
+    assert main(["data", "check", str(path)]) == 0
+    assert capsys.readouterr().out == "nothing is odd\n"
+
+
+def test_columns_that_a_file_lacks_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text("date,ticker,high,low,close\n2021-11-24,A,3,1,2\n2021-11-26,A,3,1,2.1\n")
+    assert main(["data", "check", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "warning: open: no numbers of their own, the close is taken for each; an order that"
+        " fill: open fills has the next bar's close",
+        "warning: volume: no numbers, it is taken for unlimited, and volume_z means nothing",
+    ]
+    path.write_text("date,A\n2021-11-24,2\n2021-11-26,2.1\n")  # closes alone are meant
     assert main(["data", "check", str(path)]) == 0
     assert capsys.readouterr().out == "nothing is odd\n"
 

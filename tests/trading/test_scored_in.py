@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from hpcpod._process import StopFlag
+from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loader import from_mapping, from_plain
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.deploy.score_folder import Chunk, ScoreFolder
 from hpcpod.deploy.scorer import Player
 from hpcpod.errors import ConfigError, UserError
-from hpcpod.pod.evaluator import scored_in
+from hpcpod.pod.evaluator import scored, scored_in
+from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.policy import Policy, load_policy_file, policy_meta
 from hpcpod.pod.trial.probe import probe
 from hpcpod.records.codec import encode
@@ -22,6 +24,9 @@ from hpcpod.run.evaluation.evaluate import _returns
 from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.preflight import check
 from hpcpod.run.remarks import remarks
+from hpcpod.run.remarks_on_trading import on_trading
+from hpcpod.trading.env import TradingVecEnv
+from hpcpod.trading.evaluator import SelectionEvaluator
 from tests.support.untrained import untrained
 
 KWARGS: dict[str, Any] = {
@@ -59,6 +64,41 @@ def test_a_policy_is_scored_again_where_its_run_has_scored_it(policy: Path) -> N
     old = untrained(policy.with_name("old.h5"), config().env)
     [found] = candidates([old])
     assert found.env.kwargs == KWARGS
+
+
+def test_a_panel_is_of_windows_that_share_no_day_each_once() -> None:
+    """4 windows, see below: of two episodes any two, of forty all."""
+    made = SelectionEvaluator(EnvFactory(config().env, "cpu"))
+    assert made.most_episodes == 4
+    env, pairs = made.env(2), set()
+    assert isinstance(env, TradingVecEnv)
+    for number in range(60):
+        pair = env.blocks(made.drawn("panel", number, episodes=2))
+        assert len(set(pair)) == 2
+        pairs.add(frozenset(pair))
+        assert len(set(env.blocks(made.drawn("panel", number, episodes=4)))) == 4
+    assert len(pairs) == 6, "each two of the four are drawn at times"
+    agent = make_agent("ppo", env.spec, {}, 0, "cpu")
+    assert len(scored(made, agent, "panel", 1, episodes=40)) == 4
+    assert len(scored(made, agent, "panel", 1, episodes=3)) == 3
+    made.close()
+
+
+def test_where_there_is_one_window_a_run_is_refused() -> None:
+    env = {"id": "trading", "backend": "trading", "kwargs": {**KWARGS, "sessions": 6}}
+    whole = {"name": "t", "env": env, "pod": {"evaluator": "trading"}}
+    with pytest.raises(ConfigError, match="it has data for 1 episode, and a score takes two"):
+        check(from_mapping(whole), source="t", probe=True)
+
+
+def test_that_a_panel_has_fewer_episodes_is_remarked_on() -> None:
+    look = probe(config(), resolve_algorithms(config()))
+    assert look.most_episodes == 4
+    [said] = on_trading(config(), look)
+    assert said.startswith(
+        "round.episodes: the selection part has 4 windows that share no day, so a panel is of"
+        " these, not of 32 episodes"
+    )
 
 
 def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None:

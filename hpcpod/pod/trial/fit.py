@@ -44,3 +44,5 @@ class Look:
     """Numbers that the environment gave and that are hardly meant, a sentence each."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     """Its spec as plain data, see ``envs.spec_json``."""
+    most_episodes: int | None = None
+    """Episodes that its evaluator can score on data of their own; None: any number."""

@@ -116,13 +116,14 @@ def probe(
     """
     problems: list[str] = []
     footprints: dict[str, Footprint] = {}
+    evaluator: Evaluator | None = None
     tried = _tried(config)
     with free_memory_alone() as free:
         # Nothing is measured here: where pods are trained, other CPUs may do it.
         factory = EnvFactory(replace(tried, processes=tried.processes or 1), "cpu")
         tell("making the evaluator", "pod.evaluator")
         try:
-            plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
+            evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
         except Exception as error:
             problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         tell(f"making {tried.num_envs} of it", "env.id")
@@ -134,6 +135,13 @@ def probe(
             raise ConfigError("the configuration", [*problems, said]) from error
         # After the pods' own: what is wrong with both is said once.
         problems = problems or _unscored(config, factory, tell, free)
+        most = None if problems else getattr(evaluator, "most_episodes", None)
+        if most is not None and most < 2:
+            problems.append(
+                f"pod.evaluator: it has data for {most} episode, and a score takes two: have"
+                " shorter episodes (of trading env.kwargs.sessions), or more data to score on (a"
+                " longer selection part; of ct its window)"
+            )
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
@@ -149,7 +157,7 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return replace(seen, footprints=footprints)
+    return replace(seen, footprints=footprints, most_episodes=most)
 
 
 def _tried(config: RunConfig) -> EnvConfig:

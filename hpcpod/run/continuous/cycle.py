@@ -26,7 +26,12 @@ from hpcpod.run import preflight
 from hpcpod.run.best_policy import Kept, kept
 from hpcpod.run.continuous.entries import Decision, Drift, Kind, Outcome, Plan, Version, named
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds, require_same_spaces
-from hpcpod.run.continuous.incumbent import player_of, require_playable, require_plays
+from hpcpod.run.continuous.incumbent import (
+    player_of,
+    require_inherits,
+    require_playable,
+    require_plays,
+)
 from hpcpod.run.continuous.registry import POLICY, Registry, digest_of, writable
 from hpcpod.run.continuous.training import trained, weights_of
 from hpcpod.run.policy_folder import facts_of
@@ -166,6 +171,8 @@ class Cycle:
             remarks.append(f"{parent.run} is gone: no pod starts from {named(parent.number)}")
             fresh = True
         of_run = config_of(config, look.windows, number, None if fresh else parent)
+        if parent is not None and of_run.population.start_from is not None:
+            require_inherits(stream, player_of(registry, parent.number))
         self._tell("checks the configuration of the next run")
         spec = preflight.check(of_run, source=registry.name, probe=probe).spec
         if parent is not None and spec and isinstance(stream, FreshSeeds):

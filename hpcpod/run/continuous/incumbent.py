@@ -8,7 +8,7 @@ import shlex
 
 from hpcpod import plugins
 from hpcpod.config.loader import from_mapping
-from hpcpod.errors import Corrupt, HpcpodError, StorageError, sentence_of
+from hpcpod.errors import Corrupt, HpcpodError, StorageError, UserError, sentence_of
 from hpcpod.run.best_policy import kept
 from hpcpod.run.continuous.entries import Version, named
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds
@@ -74,6 +74,20 @@ def require_plays(stream: Stream, windows: Windows, player: Player, *, whole: bo
         load_policy_file(player.policy)
     else:
         stream.sample(windows, player, "judge")
+
+
+def require_inherits(stream: Stream, player: Player) -> None:
+    """See that pods can start from the deployed policy's weights, as far as the stream knows.
+
+    Raises:
+        UserError: they would mean something else.
+    """
+    reason = getattr(stream, "unlike", lambda player: "")(player)
+    if reason:
+        raise UserError(
+            f"no pod can start from the deployed policy: {reason}; say --fresh, or"
+            " ct: {inherit: 0}"
+        )
 
 
 def remedies(registry: Registry, number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 
@@ -17,7 +18,7 @@ from hpcpod.records.records import Intent, stable_hash
 from hpcpod.run.continuous.registry import Registry, writable
 
 TEMPLATE = "ct.sbatch"
-_HOUR = 3600
+_ALIVE = "PENDING,CONFIGURING,RUNNING,SUSPENDED"
 
 
 class CycleLauncher(SlurmLauncher):
@@ -54,12 +55,14 @@ class CycleLauncher(SlurmLauncher):
         return render(load(cluster.template, TEMPLATE), filled)
 
     def waiting(self) -> list[str]:
-        """Jobs of this name in the queue, without the one that asks.
+        """Jobs of this name that run or will, without the one that asks.
 
         Raises:
             LaunchError: the scheduler can't be asked.
         """
-        said = self._ask("squeue", "-h", "--me", f"--name={self.job_name}", "-o", "%A")
+        # One that was cancelled is COMPLETING for as long as it takes to end.
+        words = ("-h", "--me", f"--name={self.job_name}", "-t", _ALIVE, "-o", "%A")
+        said = self._ask("squeue", *words)
         return [job for job in said.split() if job != os.environ.get("SLURM_JOB_ID")]
 
 
@@ -94,18 +97,21 @@ def submit(registry: Registry) -> tuple[str | None, str]:
 def crontab(registry: Registry) -> str:
     """A line for crontab or scrontab that does what is due, as often as ``ct.every`` says.
 
+    Cron has only what divides an hour, or a day. Of another interval it is the greatest of those
+    that divides it, and what is not due by ``ct.every`` is not done.
+
     Raises:
         UserError: ``ct.every`` is null, or nothing that cron can say.
     """
     every = _every(registry.config)
     minute, hour = (stable_hash(str(registry.path), word) for word in ("minute", "hour"))
-    if every < _HOUR:
-        times = f"*/{max(1, round(every / 60))} * * * *"
-    elif every < 24 * _HOUR:
-        times = f"{minute % 60} */{round(every / _HOUR)} * * *"
+    hours, minutes = divmod(max(1, round(every / 60)), 60)
+    if minutes:
+        times = f"*/{math.gcd(minutes, 60)} * * * *"
+    elif hours % 24:
+        times = f"{minute % 60} */{math.gcd(hours, 24)} * * *"
     else:
-        days = round(every / 24 / _HOUR)
-        times = f"{minute % 60} {hour % 24} {'*' if days == 1 else f'*/{days}'} * *"
+        times = f"{minute % 60} {hour % 24} * * *"
     log = registry.path / "logs" / "cron.log"
     words = shlex.join([*PYTHON, "-m", "hpcpod", "ct", str(registry.path)])
     # Cron starts in the home folder, where the files of the configuration are not.

@@ -74,7 +74,11 @@ def test_where_slots_are_no_jobs_of_their_own_they_have_their_cores_in_it(tmp_pa
         ("90s", r"\*/2 \* \* \* \*"),
         ("6h", r"\d+ \*/6 \* \* \*"),
         ("1d", r"\d+ \d+ \* \* \*"),
-        ("7d", r"\d+ \d+ \*/7 \* \*"),
+        ("90m", r"\*/30 \* \* \* \*"),
+        ("7h", r"\d+ \*/1 \* \* \*"),
+        ("36h", r"\d+ \*/12 \* \* \*"),
+        ("7d", r"\d+ \d+ \* \* \*"),
+        ("45d", r"\d+ \d+ \* \* \*"),
     ],
 )
 def test_a_line_of_a_crontab_has_its_times_and_its_log(
