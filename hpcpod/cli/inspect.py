@@ -166,7 +166,8 @@ def snapshots(options: Namespace) -> int:
         raise UserError(f"{run.name} keeps no snapshots: launch it with snapshots.seconds")
     from hpcpod.run.tables import snapshots_table
 
-    console().print(snapshots_table(scores))
+    over = run.board().phase not in ("running", "finals")
+    console().print(snapshots_table(scores, over))
     return 0
 
 

@@ -283,7 +283,8 @@ def _fate(seen: Snapshot, pod: PodState) -> str:
         replaced = f"; it was replaced{heir}" if heirs else ""
         return f"it is dead: {pod.fate_reason}{replaced}; {word}"
     evidence = next((other.evidence for other in heirs if other.evidence), pod.fate_reason)
-    last = f" after round {pod.judged}" if pod.judged else ""
+    trained = max([pod.judged, *(each.round for each in pod.history)])  # judged or not
+    last = f" after round {trained}" if trained else ""
     if pod.fate == "given up":
         return f"it was given up{last}, and nothing took its place: {pod.fate_reason}"
     return f"it was replaced{heir}{last}, because {evidence or 'it was beaten'}"
@@ -361,7 +362,7 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
         yield f"{_task(order)} has been begun by slot {begun[0]} already, ahead of its order"
         return
     rests = seen.board.pods[order.pod].rests if isinstance(order, Birth) else ""
-    late = f" that finds nothing better to train, as the allocator decided: {rests}"
+    late = f" that finds nothing better to train, as the allocator decided at first: {rests}"
     yield f"{_task(order)} waits for a slot{late if rests else ''}"
     if seen.drain is not None:
         yield from _state(seen)
@@ -376,7 +377,7 @@ def _resting(seen: Snapshot, order: Order) -> str:
     if order.pod not in sidelined(seen.board):
         return f"before {_task(order)} it waits for {at_barrier(seen)}"
     if order.pod in seen.board.resting:
-        reason = f", as the allocator decided: {seen.board.pods[order.pod].rests}"
+        reason = f", as the allocator decided at first: {seen.board.pods[order.pod].rests}"
     else:
         room = f"{many(seen.board.size or 0, 'pod')} may be in training now"
         reason = f": {room}, and others have better prospects"

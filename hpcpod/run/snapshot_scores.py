@@ -78,8 +78,8 @@ def scoring(board: Board) -> str:
     rows = policies(board).values()
     if being_scored(board.rescores):
         return f"scoring snapshots: {sum(row.settled for row in rows)} of {len(rows)} done"
-    waits = _final_words(board)
-    return f"{waits}, then {many(len(rows), 'snapshot')}" if rows else waits
+    waits, left = _final_words(board), sum(not row.settled for row in rows)
+    return f"{waits}, then {many(left, 'snapshot')}" if left else waits
 
 
 def _final_words(board: Board) -> str:
@@ -92,12 +92,18 @@ def _final_words(board: Board) -> str:
     return f"scoring {many(left, 'finalist')}"
 
 
-def caption(scores: Sequence[SnapshotScore]) -> str:
-    """The meaning of a table of snapshots, in a sentence or two."""
+def caption(scores: Sequence[SnapshotScore], over: bool) -> str:
+    """The meaning of a table of snapshots, in a sentence or two.
+
+    Args:
+        scores: the rows.
+        over: the run has ended, and scores no more.
+    """
     if not scores:
         return "No snapshot was taken yet: snapshots.seconds says when, and none before a report."
     left = sum(score.mean is None for score in scores)
-    waits = f" {left} of {len(scores)} have no score: the run's end brings it." if left else ""
+    waits = f" {left} of {len(scores)} have no score{'' if over else ': the end brings it'}."
+    waits = waits if left else ""
     return (
         "The leader's policy at each time, scored after the run on fresh seeds that all have in"
         f" common. 'sd' is of one return, 'error' of their mean.{waits}"

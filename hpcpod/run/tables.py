@@ -247,11 +247,11 @@ def scores_table(scores: Sequence[PodScore]) -> Table:
     return table
 
 
-def snapshots_table(scores: Sequence[SnapshotScore]) -> Table:
-    """A run's snapshots in order of time, with a caption."""
+def snapshots_table(scores: Sequence[SnapshotScore], over: bool) -> Table:
+    """A run's snapshots in order of time, with a caption; ``over``: the run has ended."""
     from rich.text import Text
 
-    table = plain_table("snapshots", caption(scores))
+    table = plain_table("snapshots", caption(scores, over))
     for column in ("seconds", "env steps", "return", "sd", "error", "episodes"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)

@@ -36,10 +36,15 @@ def taken(board: Board, config: RunConfig, now: float) -> Board:
     rows = dict(board.snapshots)
     if board.entries:
         best = board.entries[0]
-        rows[str(number)] = PolicySnapshot(
+        row = PolicySnapshot(
             number, due + 1 - number, board.env_steps, best.pod, best.round,
             Checkpoint(best.checkpoint.core, best.checkpoint.env_steps),
         )  # fmt: skip
+        # A run that was extended may have its score from its first end.
+        old = policies(board).get(row.checkpoint, row)
+        rows[str(number)] = replace(
+            row, returns=old.returns, engine=old.engine, failure=old.failure
+        )
     return replace(board, snapshots=rows, snapshot_times=due)
 
 

@@ -313,12 +313,12 @@ def test_a_pod_that_its_allocator_lets_rest_says_its_reason() -> None:
     board = play_round(BEGIN, GAME, by_number)
     resting = replace(board.pods["p0002"], rests="it is number 4 of 4")
     board = replace(board, pods={**board.pods, "p0002": resting})
-    decided = "it rests before round 2, as the allocator decided: it is number 4 of 4"
+    decided = "it rests before round 2, as the allocator decided at first: it is number 4 of 4"
     assert decided in pod("p0002", seen(board))
     late = replace(board, turns=("p0004", "p0002"))  # the last turn, where the budget is in seconds
     said = pod("p0002", seen(late))
     assert "round 2 waits for a slot that finds nothing better to train, as the allocator" in said
-    assert "decided: it is number 4 of 4\n3 orders will be taken before it" in said
+    assert "decided at first: it is number 4 of 4\n3 orders will be taken before it" in said
     small = pod("p0002", seen(replace(late, size=2)))
     assert "it rests before round 2: 2 pods may be in training now" in small
 

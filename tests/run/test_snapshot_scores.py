@@ -55,8 +55,11 @@ def test_the_words_on_what_is_scored() -> None:
     order = Rescore("final", 0, "p0001", 1, "ppo", {}, Checkpoint("c", 1), 1)
     assert scoring(board) == ""
     finals = replace(board, phase="finals", rescores={"p0001": order})
-    assert scoring(finals) == "scoring 1 finalist, then 2 snapshots"
+    assert scoring(finals) == "scoring 1 finalist, then 1 snapshot"
     assert scoring(replace(finals, snapshots={})) == "scoring 1 finalist"
+    done = replace(FIRST, returns=(1.0, 2.0))
+    ended = with_snapshots(finals, done, replace(THIRD, returns=(1.0, 2.0)))
+    assert scoring(ended) == "scoring 1 finalist"
     last = replace(finals, rescores={"x": replace(order, purpose="snapshot", number=2)})
     assert scoring(last) == "scoring snapshots: 1 of 2 done"
 

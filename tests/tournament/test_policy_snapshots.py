@@ -12,7 +12,7 @@ from hpcpod.config.schema import SnapshotsConfig, StopConfig
 from hpcpod.records.checkpoints import Checkpoint, Segment
 from hpcpod.records.records import Board, Rescore
 from hpcpod.tournament.leaderboard import begin, first_board, fold, needed_checkpoints, orders
-from hpcpod.tournament.policy_snapshots import in_order, policies
+from hpcpod.tournament.policy_snapshots import in_order, policies, to_score
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import HISTORY
 from hpcpod.tournament.stopping import FINALS_FIRST, leader
@@ -107,6 +107,24 @@ def test_the_merge_that_meets_the_limit_takes_its_times_and_later_ones_none() ->
     assert (board.phase, board.stop_reason) == ("finals", "minutes")
     assert taken(board) == [(1, 3, "p0001", 1, 100)]
     assert fold(board, [], the_rules, now=900.0) == board
+
+
+def test_a_policy_that_has_its_score_already_keeps_it_in_later_snapshots() -> None:
+    """A run that was extended has scored its leader at its first end, and scores none twice."""
+    the_rules = game()
+    board = answer(begun(the_rules), the_rules, 105.0, p0001=9)
+    board = fold(board, [], the_rules, now=111.0)
+    score = replace(board.snapshots["1"], returns=(7.0, 8.0), engine="it")
+    board = replace(board, snapshots={"1": score})
+    board = fold(board, [], the_rules, now=121.0)
+    later = board.snapshots["2"]
+    assert (later.pod, later.returns, later.engine, later.settled) == (
+        "p0001",
+        (7.0, 8.0),
+        "it",
+        True,
+    )
+    assert to_score(board) == {}
 
 
 # --- what they keep ------------------------------------------------------------------------

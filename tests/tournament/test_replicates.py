@@ -78,6 +78,18 @@ def test_the_best_quarter_is_trained_to_the_end() -> None:
     assert refusal(found, seen(*pods)) == ""
 
 
+def test_one_that_ended_though_it_was_to_rest_takes_no_place_of_the_best() -> None:
+    """Its last round was under way when the others were chosen."""
+    pods = [pod(f"p{place}", place) for place in range(5)]
+    stray = pod("p5", -9, ROUNDS)
+    found = REPLICATES.allocate(seen(*pods, stray, spent=0.5, left=100.0))
+    assert (set(found.order), found.again) == ({"p3", "p4"}, {})
+    # one that was chosen, and is behind the others now, counts
+    fallen = pod("p5", 2.5, ROUNDS)
+    found = REPLICATES.allocate(seen(*pods, fallen, spent=0.5, left=100.0))
+    assert (set(found.order), found.again) == ({"p4"}, {})
+
+
 def test_the_best_that_are_done_are_trained_again_in_places_of_the_worst_that_rest() -> None:
     pods = (
         pod("p0", 1, rests=True), pod("p1", 0), pod("p2", 0, rests=True), pod("p3", 9, ROUNDS),

@@ -103,6 +103,20 @@ def test_pods_that_never_vary_are_known() -> None:
     assert two.best == pytest.approx([0.5, 0.0, 0.5])
 
 
+def test_pods_that_are_level_have_equal_chances_beside_others_that_vary() -> None:
+    """The covariance's zeros come out of its eigenvalues as 1e-16."""
+    rng = np.random.default_rng(5)
+    for number in range(40):
+        level = [Sample((500.0,) * 16, number) for _ in range(3)]
+        noisy = [
+            Sample(tuple(rng.normal(400, 60, 16).clip(max=500.0)), number)
+            for _ in range(int(rng.integers(1, 6)))
+        ]
+        samples = [*level, *noisy]
+        best = posterior(means_of(samples), covariance(samples)).best[:3]
+        assert best == pytest.approx(np.full(3, best.mean()), abs=1e-9)
+
+
 def test_returns_whose_squares_are_0_have_no_spread() -> None:
     samples = [Sample((k * 1e-300, 2e-300, 1e-300, 0.0), 3) for k in (1.0, 2.0)]
     assert not covariance(samples).any()

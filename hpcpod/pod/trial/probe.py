@@ -95,9 +95,8 @@ def probe(
     algorithms: Mapping[str, AlgorithmSpace],
     tell: Tell = lambda doing, field: None,
 ) -> Look:
-    """Make the environment, the evaluator and each algorithm's agent once, and take a step.
-
-    An agent that is not built in makes its first update, too.
+    """Make the environment, the evaluator and each algorithm's agent once, and take a step; an
+    agent that is not built in makes its first update, too.
 
     Meanwhile no more memory can be had than is free: what asks for more is refused, where
     otherwise the kernel would end this process, or another.
@@ -114,10 +113,8 @@ def probe(
         ConfigError: something can't be made, or an algorithm can't act in the environment;
             all problems at once.
     """
-    problems: list[str] = []
-    footprints: dict[str, Footprint] = {}
-    evaluator: Evaluator | None = None
-    tried = _tried(config)
+    problems, footprints = list[str](), dict[str, Footprint]()
+    evaluator, tried = None, _tried(config)
     with free_memory_alone() as free:
         # Nothing is measured here: where pods are trained, other CPUs may do it.
         factory = EnvFactory(replace(tried, processes=tried.processes or 1), "cpu")
@@ -135,13 +132,8 @@ def probe(
             raise ConfigError("the configuration", [*problems, said]) from error
         # After the pods' own: what is wrong with both is said once.
         problems = problems or _unscored(config, factory, tell, free)
-        most = None if problems else getattr(evaluator, "most_episodes", None)
-        if most is not None and most < 2:
-            problems.append(
-                f"pod.evaluator: it has data for {most} episode, and a score takes two: have"
-                " shorter episodes (of trading env.kwargs.sessions), or more data to score on (a"
-                " longer selection part; of ct its window)"
-            )
+        most, more = (None, list[str]()) if problems else _most(evaluator, free)
+        problems += more
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
@@ -175,6 +167,21 @@ def _tried(config: RunConfig) -> EnvConfig:
     ours = reference(env)
     assert ours is not None, "each task of Warp's is one of gymnasium's"
     return replace(ours, backend="mujoco", num_envs=min(env.num_envs, _FEW))
+
+
+def _most(evaluator: Evaluator | None, free: int) -> tuple[int | None, list[str]]:
+    """Episodes that an evaluator can score at most, and the problem if they are too few."""
+    try:
+        most = getattr(evaluator, "most_episodes", None)
+    except Exception as error:
+        return None, [f"pod.evaluator: {complaint('it', error, free)}"]
+    if most is None or most > 1:
+        return most, []
+    return most, [
+        f"pod.evaluator: it has data for {most} episode, and a score takes two: have shorter"
+        " episodes (of trading env.kwargs.sessions), or more data to score on (a longer selection"
+        " part; of ct its window)"
+    ]
 
 
 def _unscored(config: RunConfig, factory: EnvFactory, tell: Tell, free: int) -> list[str]:

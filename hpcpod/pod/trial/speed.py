@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -36,6 +36,8 @@ from hpcpod.pod.numerics import numerics
 from hpcpod.pod.trial.fit import Tell
 from hpcpod.pod.trial.probe import blamed, complaint, free_memory_alone
 from hpcpod.pod.worker import Worker
+
+T = TypeVar("T")
 
 SECONDS = 1.5
 """Time for each measurement, at least; one step, or one update, may take longer."""
@@ -90,13 +92,13 @@ def measure(
                 train = {}
                 for name, agent in agents.items():
                     tell(f"{name} trains for a moment", f"population.algorithms.{name}")
-                    train[name] = _training(agent, env, seconds)
+                    train[name] = _training(agent, env, task, seconds)
             if not seconds:
                 return replace(task, unfit=unfit, paces=dict.fromkeys(agents, Pace(0.0, 0.0)))
             tell(f"making {PANEL} of it", "env.id")
             with contextlib.closing(make(PANEL)) as env:
                 tell("playing a panel", "env.id")
-                panel = {name: _panel(agent, env, seconds) for name, agent in agents.items()}
+                panel = {name: _panel(agent, env, task, seconds) for name, agent in agents.items()}
         except ConfigError:
             raise
         except Exception as error:
@@ -128,9 +130,10 @@ def _task(env: VecEnv, seconds: float) -> Task:
 
 def _random_steps(env: VecEnv, spec: EnvSpec, seconds: float) -> float | None:
     """Mean steps of an episode of random actions; None if none ends in the time."""
-    began, ends, steps = time.monotonic(), 0, 0
+    ends, steps = 0, 0
     generator = torch.Generator().manual_seed(0)
     env.reset(random_seeds("speed", count=spec.num_envs))
+    began = time.monotonic()
     while steps < LENGTH and time.monotonic() - began < seconds:
         for action in random_actions(spec, 16, generator):
             step = env.step(action)
@@ -170,24 +173,34 @@ def _brief(hyperparameters: Mapping[str, Scalar], task: Task) -> dict[str, Scala
     return brief
 
 
-def _training(agent: Agent, env: VecEnv, seconds: float) -> float:
+def _training(agent: Agent, env: VecEnv, task: Task, seconds: float) -> float:
     """Environment steps per second of collecting and updating."""
     if not seconds:
         return 0.0
     buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
-    worker.reset(random_seeds("speed", count=env.spec.num_envs))
+    seeds = random_seeds("speed", count=env.spec.num_envs)
+    reset, _ = _timed(lambda: worker.reset(seeds))
 
     def iterate() -> None:
         worker.collect(agent, buffer, agent.horizon, cut=False)
         learner.learn(buffer)
 
-    return agent.horizon * env.spec.num_envs / _median(iterate, seconds)
+    step = _median(iterate, seconds) / agent.horizon + reset / _length(task)
+    return env.spec.num_envs / step
 
 
-def _panel(agent: Agent, env: VecEnv, seconds: float) -> float:
+def _panel(agent: Agent, env: VecEnv, task: Task, seconds: float) -> float:
     """Seconds for one step of a panel by an agent's best actions."""
-    obs = env.reset(random_seeds("panel", count=env.spec.num_envs))
-    return _median(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+    seeds = random_seeds("panel", count=env.spec.num_envs)
+    reset, obs = _timed(lambda: env.reset(seeds))
+    step = _median(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+    return step + reset / _length(task)
+
+
+def _length(task: Task) -> float:
+    """Steps between two beginnings of an environment. All begin in the same call, which a median
+    leaves out: a task whose reset takes half a second was said to make 1,700 steps/s, not 100."""
+    return task.random_steps or task.max_episode_steps or LENGTH
 
 
 def _median(call: Callable[[], object], seconds: float) -> float:
@@ -197,12 +210,17 @@ def _median(call: Callable[[], object], seconds: float) -> float:
     times: list[float] = []
     began = time.monotonic()
     while len(times) < 2 or time.monotonic() - began < seconds:
-        start = time.monotonic() - _waited()
-        call()
-        times.append(time.monotonic() - _waited() - start)
+        times.append(_timed(call)[0])
         if times[0] > 4 * seconds:
             return times[0]
     return statistics.median(times[1:])
+
+
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
+    """Seconds of a call, without those in which this thread waited for a core; what it returns."""
+    start = time.monotonic() - _waited()
+    found = call()
+    return time.monotonic() - _waited() - start, found
 
 
 def _waited() -> float:

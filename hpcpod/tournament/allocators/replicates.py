@@ -102,11 +102,13 @@ def _climbing(
     """The pods to train, pods whose configurations begin with another seed, and a sentence.
 
     A rung takes the best of those on the one before: where any rose that was ahead for a moment,
-    half of the trainings went to configurations that the ladder has no place for.
+    half of the trainings went to configurations that the ladder has no place for. So one that was
+    chosen counts though it falls behind as many others; one that is farther behind was never
+    chosen: its last round was under way when it was to rest.
     """
     before = 0
     for number, trainings in ladder(prospects.pods):
-        missing = number - sum(each.trained >= trainings for each in ranking)
+        missing = number - sum(each.trained >= trainings for each in ranking[: 2 * number])
         able = [each for each in ranking if before <= each.trained < trainings]
         climbers = able[: max(0, missing)]
         kept = {name for each in climbers for name in names(each.going)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.auto.task import CANDIDATES, Task
+from hpcpod.config.auto.task import CANDIDATES, PANEL, Task
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError
 from hpcpod.pod.trial.speed import measure
@@ -38,6 +41,33 @@ def test_a_task_is_described_and_timed() -> None:
         # Each has trained at least once: DQN on 4 rows of 16. No step takes less than 1 µs.
         assert 4 * 16 / whole < pace.train < 1e6
         assert 1e-6 < pace.panel_step < whole
+
+
+class SlowReset(gym.Env[Any, Any]):
+    """Episodes of 40 steps that cost nothing, each after a reset of 20 ms."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        time.sleep(0.02)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(2, np.float32), 0.0, self.steps == 40, False, {}
+
+
+@pytest.mark.long
+def test_resets_count_though_all_environments_have_them_in_one_step() -> None:
+    """40 steps take 20 ms at least: 2,000 steps/s at most, by whatever agent."""
+    task = measured(f"{__name__}:SlowReset", 0.2)
+    assert task.random_steps == pytest.approx(40, rel=0.3)
+    for pace in task.paces.values():
+        assert pace.train < 2000 / 0.7
+        assert pace.panel_step > 0.7 * PANEL * 0.02 / 40
 
 
 def test_spaces_alone_need_no_time() -> None:
