@@ -56,6 +56,8 @@ class Year:
     """The session of these from which the signal means the opposite."""
     judge: int = 16
     window: int = 48
+    episode: int = 4
+    """Sessions of an episode."""
     seed: int = 1
     round_steps: int = 8192
     rounds: int = 3
@@ -75,7 +77,8 @@ class Year:
         """The configuration of the cycles."""
         kwargs = {
             "market": {"source": str(file), "calendar": None}, "stride": self.minutes // 4,
-            "features": ["signal", "return_1"], "sessions": 4, "fee_bps": 5.0, "embargo": 1,
+            "features": ["signal", "return_1"], "sessions": self.episode, "fee_bps": 5.0,
+            "embargo": 1,
         }  # fmt: skip
         whole = {
             "name": "year", "seed": self.seed,

@@ -6,7 +6,8 @@ features of 100 stocks over five years of minutes. ``--proofs``: PPO alone, trai
 markets and judged on fresh ones beside buy-and-hold: a market with a planted signal (it must be
 ahead by its interval), one without (it must not), and one without whose next return is leaked as a
 feature (it must be ahead by far, within minutes). ``--null``: how often policies without skill are
-said to have an edge, where the market rises, stays or falls.
+said to have an edge, where the market rises, stays or falls. ``--scores``: how often the interval
+of a pod's score holds what it would return on other days.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ import torch
 
 from hpcpod.api import train_config
 from hpcpod.config.loader import from_mapping
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import random_seeds
+from hpcpod.pod.evaluator import play
+from hpcpod.pod.factory import EnvFactory
+from hpcpod.tournament.statistics import interval
 from hpcpod.trading.backtest import Agent, at_random, backtest, cash, hold
 from hpcpod.trading.env import TradingVecEnv
+from hpcpod.trading.evaluator import SelectionEvaluator
 from hpcpod.trading.features import compute
 from hpcpod.trading.holdout import agent_of, judge
 from hpcpod.trading.metrics import paired_bootstrap
@@ -212,6 +218,36 @@ def null(fee_bps: float, drift: float, markets: int) -> None:
               f" edge {edges} of {of}", flush=True)  # fmt: skip
 
 
+def scores(sessions: int, markets: int) -> None:
+    """Intervals of 95 % of the score of one who holds all stocks, each of one market's selection
+    part: those that hold the mean over all these markets. As a run's evaluator gives them, and of
+    64 windows that are drawn with repeats."""
+    once, drawn = [], []
+    for seed in range(markets):
+        market = {"stocks": 4, "days": 250, "minutes": 13, "seed": 1000 + seed}
+        kwargs = {"market": market, "features": ["signal"], "stride": 3, "sessions": sessions}
+        config = EnvConfig("trading", backend="trading", kwargs=kwargs)
+        evaluator = SelectionEvaluator(EnvFactory(config, "cpu"))
+        once.append(evaluator.evaluate(Holder(), seed, episodes=64))
+        seeds = random_seeds(seed, count=64)
+        drawn.append(play(evaluator.env(64), Holder(), seeds, longest=1000))
+        evaluator.close()
+    truth = float(np.mean([np.mean(each) for each in once]))
+    for name, panels in (("each once", once), ("with repeats", drawn)):
+        found = [interval(each) for each in panels]
+        held = sum(low <= truth <= high for low, high in found)
+        print(f"{len(once[0])} windows of {sessions} sessions, {name}: {held} of {markets} hold it,"
+              f" width {np.mean([high - low for low, high in found]):.2f}", flush=True)  # fmt: skip
+
+
+class Holder:
+    """An agent that has equal parts in all stocks."""
+
+    def act(self, obs: torch.Tensor, *, explore: bool) -> torch.Tensor:
+        """See ``Acting``."""
+        return torch.ones(len(obs), 4)
+
+
 def untrained(seed: int) -> Agent:
     """A random linear map of the 18 numbers that are seen to the 4 stocks."""
     weights = 3 * torch.randn(18, 4, generator=torch.Generator().manual_seed(seed))
@@ -227,9 +263,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     parser.add_argument("--null", action="store_true", help="policies without skill alone")
+    parser.add_argument("--scores", action="store_true", help="intervals of scores alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    every = not (options.speed or options.features or options.proofs or options.null)
+    some = options.speed or options.features or options.proofs or options.null or options.scores
+    every = not some
+    for sessions in (10, 5, 2) if options.scores or every else ():
+        scores(sessions, 200)
     for fee, drift in product((0.0, 10.0), (1.0, 0.0, -1.0)) if options.null or every else ():
         null(fee, drift, 120)
     if options.speed or every:

@@ -26,7 +26,14 @@ def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
 
     shell = Shell(start_slurm(Options(grace_seconds=5)), tmp_path)
     year = Year(
-        history=44, sessions=72, change=12, judge=12, window=24, rounds=1, round_steps=16_384
+        history=44,
+        sessions=72,
+        change=12,
+        judge=12,
+        window=24,
+        episode=1,
+        rounds=1,
+        round_steps=16_384,
     )
     file = tmp_path / "bars.parquet"
     cluster = {"launcher": "slurm", "partition": "low", "minutes": 30, "slots": 1,

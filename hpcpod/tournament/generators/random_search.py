@@ -27,7 +27,7 @@ class RandomSearch(Succession):
         another = followed(config) and config.population.allocator != "replicates"
         if pod.birth is not None or not another or not cohorts.spare(pod):
             return None
-        done = f"in place of {pod.id}, which has trained its {config.stop.rounds} rounds"
+        done = f"{pod.id} has trained its {config.stop.rounds} rounds"
         return self.fresh(cohorts, pod.algorithm, pod, done, key)
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Fresh:

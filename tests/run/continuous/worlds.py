@@ -99,7 +99,7 @@ def config(file: Path, **sections: Any) -> RunConfig:
         "env": {
             "id": "trading", "backend": "trading", "num_envs": 4,
             "kwargs": {"market": market, "features": ["signal", "return_1"], "stride": 4,
-                       "sessions": 3, "embargo": EMBARGO},
+                       "sessions": 1, "embargo": EMBARGO},
         },
         "pod": {"evaluator": "trading"},
         "population": {"pods": {"min": 2, "max": 2}},
