@@ -29,7 +29,7 @@ from hpcpod.api import train_config
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import random_seeds
-from hpcpod.pod.evaluator import play
+from hpcpod.pod.evaluator import play, scored
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.tournament.statistics import interval
 from hpcpod.trading.backtest import Agent, at_random, backtest, cash, hold
@@ -228,7 +228,7 @@ def scores(sessions: int, markets: int) -> None:
         kwargs = {"market": market, "features": ["signal"], "stride": 3, "sessions": sessions}
         config = EnvConfig("trading", backend="trading", kwargs=kwargs)
         evaluator = SelectionEvaluator(EnvFactory(config, "cpu"))
-        once.append(evaluator.evaluate(Holder(), seed, episodes=64))
+        once.append(scored(evaluator, Holder(), seed, episodes=64))
         seeds = random_seeds(seed, count=64)
         drawn.append(play(evaluator.env(64), Holder(), seeds, longest=1000))
         evaluator.close()

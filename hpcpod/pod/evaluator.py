@@ -25,8 +25,8 @@ class Evaluator(Protocol):
     """Scores an agent; what it scores is decided by the seeds alone.
 
     One whose episodes lie on recorded data may have an attribute ``most_episodes``, the number of
-    episodes that have no data in common. Of more it plays so many: one that is played again says
-    nothing new, and would make intervals too narrow.
+    episodes that have no data in common. It is asked for no more by ``scored``: one that is played
+    again says nothing new, and would make intervals too narrow.
     """
 
     def evaluate(
@@ -59,16 +59,16 @@ def scored(
     """The returns that an evaluator, which may be a user's own, gives for a panel.
 
     Raises:
-        UnusablePlugin: it gives something else than a number for each episode, or for each of its
-            ``most_episodes``.
+        UnusablePlugin: it gives something else than a number for each episode, of which there are
+            ``most_episodes`` at most.
         Stopped: as ``Evaluator.evaluate``.
     """
+    episodes = min(episodes, getattr(by, "most_episodes", episodes))
     found: object = by.evaluate(agent, *panel, episodes=episodes, should_stop=should_stop)
     try:
         returns = tuple(map(float, found))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         returns = ()
-    episodes = min(episodes, getattr(by, "most_episodes", episodes))
     if len(returns) != episodes:  # else the slot could not read the report, and started anew
         given = f"{len(returns)} of" if returns else f"a {type(found).__name__} instead of"
         raise UnusablePlugin(f"the evaluator gives {given} {episodes} returns")

@@ -353,7 +353,7 @@ class Pod:
 
     def _guarded(self, agent: Agent, fusion: int) -> tuple[float, ...]:
         panel = self._config.seed, "guard", fusion
-        return self._evaluator.evaluate(agent, *panel, episodes=self._config.round.episodes)
+        return scored(self._evaluator, agent, *panel, episodes=self._config.round.episodes)
 
     def _take_kept(self, birth: Birth) -> Buffer | None:
         """The buffer of the last round, if this is the same pod's next: it is not read again."""

@@ -59,7 +59,7 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
 
 
 def _stand_ins(table: Any) -> Iterator[Finding]:
-    """What a file of a bar in each row does not tell, and what is taken for it."""
+    """Numbers that a file of a bar in each row lacks, and those that are taken for them."""
     if ROW in table:  # closes side by side are meant so
         return
     alike = [name for name in FIELDS[:3] if table[name].equals(table["close"])]

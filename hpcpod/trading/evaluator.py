@@ -10,10 +10,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from hpcpod.agents.base import Acting
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import VecEnv, random_seeds
-from hpcpod.pod.evaluator import PanelEvaluator, never
+from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.trading.env import TradingVecEnv
 
@@ -23,7 +22,7 @@ _TRIES = 64
 
 class SelectionEvaluator(PanelEvaluator):
     """Scores an agent on windows of the selection part, which no pod trains on; no two windows
-    share a day, and none is played twice."""
+    share a day, and of so many as there are none is played twice."""
 
     def __init__(self, make: Callable[[int], VecEnv]) -> None:
         if isinstance(make, EnvFactory):
@@ -39,17 +38,6 @@ class SelectionEvaluator(PanelEvaluator):
     def most_episodes(self) -> int:
         """Windows that there are."""
         return cast(TradingVecEnv, self.env(1)).windows
-
-    def evaluate(
-        self,
-        agent: Acting,
-        *panel: int | str,
-        episodes: int,
-        should_stop: Callable[[], bool] = never,
-    ) -> tuple[float, ...]:
-        """Score ``episodes`` of the windows, or all; see ``PanelEvaluator``."""
-        count = min(episodes, self.most_episodes)
-        return super().evaluate(agent, *panel, episodes=count, should_stop=should_stop)
 
     def drawn(self, *panel: int | str, episodes: int) -> Tensor:
         """Seeds of as many windows: the first of each by a hash of ``panel``."""

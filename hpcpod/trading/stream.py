@@ -44,7 +44,7 @@ from hpcpod.trading.files import is_bars
 from hpcpod.trading.holdout import agent_of, opening
 from hpcpod.trading.ledger import LEDGERS, Ledger
 from hpcpod.trading.metrics import paired_bootstrap
-from hpcpod.trading.panel import Floats, MarketPanel, day_of
+from hpcpod.trading.panel import Floats, MarketPanel, day_of, is_whole
 from hpcpod.trading.rules import MEANING
 from hpcpod.trading.sources import markets
 from hpcpod.trading.tables import decisions
@@ -82,8 +82,7 @@ class TradingStream:
         self._judged, self._window = given["judge"], given["window"]
         least = FEWEST + self._task.embargo
         for name, value in (("judge", self._judged), ("window", self._window)):
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if (name == "judge" or value is not None) and (not whole or value < least):
+            if (name == "judge" or value is not None) and not is_whole(value, least):
                 raise UserError(
                     f"ct.kwargs: {name} is a number of sessions, at least {least} ({FEWEST} and the"
                     f" embargo of {self._task.embargo}), got {value!r}"

@@ -121,7 +121,11 @@ class Verdict:
 
 
 class Stream(Protocol):
-    """A task's side of continuous training."""
+    """A task's side of continuous training.
+
+    It may have a method ``unlike(player) -> str``: the reason why no pod can start from a policy's
+    weights, in words, or "".
+    """
 
     def look(self, before: Windows | None, cycle: int) -> Look:
         """Look for news.
