@@ -36,7 +36,6 @@ from hpcpod.storage.slots import SlotStatus  # noqa: E402
 from hpcpod.tournament.leaderboard import orders  # noqa: E402
 from hpcpod.tournament.merge import merge, read_board  # noqa: E402
 from hpcpod.tournament.order_choice import take  # noqa: E402
-from hpcpod.tournament.priorities import resting_pods  # noqa: E402
 from hpcpod.tournament.rules import Rules  # noqa: E402
 from tests.support.slurm_cluster import Options, SlurmCluster  # noqa: E402
 
@@ -163,7 +162,7 @@ def slot(options: argparse.Namespace) -> int:
         board = read_board(folder)
         if board.phase == "finished":
             return 0
-        order = take(folder, owner, orders(board), None, resting_pods(board))
+        order = take(folder, owner, orders(board), None, board)
         show(folder, owner, order)
         if order is None:
             time.sleep(2.0)

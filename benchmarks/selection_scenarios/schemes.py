@@ -23,7 +23,6 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import deadline
 from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
 from hpcpod.tournament.order_choice import take
-from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.budget import WORLDS, Pupils
 from selection_scenarios.measures import Number, Row, mean
@@ -101,7 +100,7 @@ def play(rules: Rules, agents: Pupils, site: Site) -> tuple[Board, float]:
     while board.phase != "finished":
         for slot in list(idle):
             owner = Owner(f"s{slot}", f"j{slot}")
-            order = take(folder, owner, orders(board), last.get(slot), resting_pods(board))
+            order = take(folder, owner, orders(board), last.get(slot), board)
             if order is not None:
                 number += 1
                 idle.remove(slot)

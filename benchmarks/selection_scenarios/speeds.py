@@ -22,7 +22,6 @@ from hpcpod.records.records import Birth, Board, Order, Owner, PodState
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.order_choice import take
-from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean
 from selection_scenarios.world import Agents, Game, Settings, copies, delivered
@@ -216,7 +215,7 @@ def play(rules: Rules, agents: Agents, site: Site, ledger: Ledger) -> Board:
         waiting, idle = idle, []
         for slot in waiting:
             owner = Owner(f"s{slot}", f"j{slot}")
-            order = take(folder, owner, orders(board), last.get(slot), resting_pods(board))
+            order = take(folder, owner, orders(board), last.get(slot), board)
             if order is None:
                 idle.append(slot)
                 continue

@@ -274,10 +274,11 @@ class Slot:
 
     def _find_work(self) -> int | None:
         """Give idle processes something to do; the exit code once there is nothing any more."""
-        if self._failures > self._config.cluster.max_restarts:
+        hopeless = self._failures > self._config.cluster.max_restarts
+        if hopeless and not self._busy():  # else its other process ends what it has in hand
             log.error("no order can be done here; this slot gives up")
             return 1
-        if self._requests.leaving():
+        if hopeless or self._requests.leaving():
             self._next_look = math.inf
             return None if self._busy() else self._farewell()
         board = with_retries(partial(read_board, self._folder), self._requests.leaving)
@@ -337,7 +338,7 @@ class Slot:
     def claim(self, board: Board) -> Order | None:
         """Take an open order that an idle process can do, if there is one; see ``take``."""
         open_orders = [order for order in orders(board) if self._can_do(order)]
-        order = take(self._folder, self._owner, open_orders, self._pod, resting_pods(board))
+        order = take(self._folder, self._owner, open_orders, self._pod, board)
         if order is None:
             return None
         self._pod = order.pod

@@ -29,7 +29,7 @@ from hpcpod.tournament.budget import (
     spent_share,
     young,
 )
-from hpcpod.tournament.controls import RESTS, leading, privileged
+from hpcpod.tournament.controls import RESTS, leading, measure, privileged
 from hpcpod.tournament.settle import as_dead, rank
 from hpcpod.tournament.statistics import mean, standard_error
 
@@ -196,14 +196,14 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     """
     axis, spent = axis_of(config), spent_share(board, config, now)
     left = _left(board, config, axis, now)
-    first = leading(board)
+    first, best = leading(board), measure(board)
     living = board.living
     working = slots_at_work(board, config, now)
     slots = slots_of(config)
     if slots is None and working is not None:
         # A slot for each pod has to be asked for: of steps fewer work as soon as a pod rests.
         slots = max(1, min(round(working), config.population.pods.max - 1))
-    every = [_candidate(pod, first, axis, config, working) for pod in living]
+    every = [_candidate(pod, first, best, axis, config, working) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
     return Prospects(
@@ -223,11 +223,12 @@ def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | No
 
 
 def _candidate(
-    pod: PodState, best: PodState | None, axis: Axis, config: RunConfig, slots: float | None
-) -> Candidate:
+    pod: PodState, first: PodState | None, best: PodState | None, axis: Axis, config: RunConfig,
+    slots: float | None,
+) -> Candidate:  # fmt: skip
     points = [Point(experience(e, axis, config), e.round, e.returns) for e in pod.evaluations]
     last = pod.history[-1] if pod.history else None
-    leads = best is not None and pod.id == best.id
+    leads = first is not None and pod.id == first.id
     return Candidate(
         pod.id,
         pod.algorithm,

@@ -70,14 +70,21 @@ def wrong_verdict(found: object, cohorts: Cohorts, report: Report) -> str:
     """The reason why an updater's verdict on a report can't stand, in words; empty if it can."""
     if not isinstance(found, Verdict):
         return f"it gives a {type(found).__name__}, not a Verdict"
-    for rival in found.beaten_by:
-        if rival == report.pod or rival not in cohorts.board.pods:
-            return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
     if not 0 <= found.place <= found.among:
         return f"it ranks {report.pod} number {found.place} of {found.among}"
     known = {each.round for each in cohorts.board.pods[report.pod].evaluations}
     if found.round and found.round not in known:  # of a later one it would never be compared again
         return f"it compares {report.pod} at round {found.round}, at which it has no evaluation"
+    for rival in (*found.beaten_by, *(test.rival for test in found.tests)):
+        if rival == report.pod or rival not in cohorts.board.pods:
+            return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
+    # Whoever copies a rival looks for it among those that were compared.
+    algorithm = cohorts.board.pods[report.pod].algorithm
+    there = cohorts.cohort(algorithm, found.round).standings if found.round else {}
+    for rival in found.beaten_by:
+        if rival not in there:
+            at = f"compared with it at round {found.round}" if found.round else "compared with it"
+            return f"it says that {report.pod} is beaten by {rival!r}, which was not {at}"
     return ""
 
 
@@ -88,7 +95,8 @@ def wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodS
         return "it names no successor of a pod that has failed" if old.fate != "alive" else ""
     if not isinstance(found, (Copy, Fresh)):
         return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
-    if old.fate == "alive" and not cohorts.spare(old):
+    heir = found.algorithm if isinstance(found, Fresh) else ""
+    if old.fate == "alive" and not cohorts.spare(old, heir):
         what = "a control" if old.control else f"the last {old.algorithm}"
         if cohorts.young(old):
             share = due(old.share, cohorts.config, cohorts.slots)

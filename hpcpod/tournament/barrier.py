@@ -18,7 +18,7 @@ from dataclasses import replace
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.barrier import Barrier
 from hpcpod.records.records import Birth, Board, PodState, Report
-from hpcpod.tournament.priorities import sidelined
+from hpcpod.tournament.priorities import unawaited
 
 
 def first_barrier(config: RunConfig) -> Barrier:
@@ -34,7 +34,7 @@ def at_barrier(board: Board, pod: PodState) -> bool:
 def awaited(board: Board) -> list[str]:
     """Pods for which the barrier waits, by name."""
     round_before = board.barrier.round - 1
-    aside = sidelined(board)
+    aside = unawaited(board)
     return [
         pod.id
         for pod in board.living
@@ -114,7 +114,7 @@ def opened(board: Board, now: float) -> tuple[Board, dict[str, Report]]:
 
 
 def _there(board: Board) -> list[str]:
-    aside = sidelined(board)
+    aside = unawaited(board)
     return [pod.id for pod in board.living if pod.id not in aside and at_barrier(board, pod)]
 
 

@@ -208,11 +208,16 @@ def spent_share(board: Board, config: RunConfig, now: float) -> float | None:
 
 
 def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float | None:
-    """The spent share of the run's budget when a round begins; None: nothing limits the run."""
+    """The spent share of the run's budget when a round begins; None: nothing limits the run. Of a
+    pod that follows one that has trained its rounds it is the share of its own rounds."""
     spent, rounds = spent_share(board, config, now), config.stop.rounds
     if rounds is None:
         return spent
-    return min(1.0, max(spent or 0.0, (birth.round - 1) / rounds))
+    own = (birth.round - 1) / rounds
+    # Else what is trained again with another seed would have the end of its schedules alone.
+    if followed(config) and board.pods[birth.pod].replaces is not None:
+        return own
+    return min(1.0, max(spent or 0.0, own))
 
 
 def _dated(

@@ -26,10 +26,10 @@ from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
 from hpcpod.tournament.budget import later_share, young
-from hpcpod.tournament.controls import ENDS, leading, privileged
+from hpcpod.tournament.controls import ENDS, measure, privileged
 from hpcpod.tournament.learnt import above, middle, negligible
 from hpcpod.tournament.places import odds, places
-from hpcpod.tournament.priorities import sidelined
+from hpcpod.tournament.priorities import unawaited
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
 from hpcpod.tournament.statistics import GATE, Returns, halves, mean
 
@@ -107,14 +107,16 @@ class Cohorts:
         self.living: dict[str, PodState] = {pod.id: pod for pod in board.living}
         self.members = Counter(pod.algorithm for pod in self.living.values())
         """Living pods of each algorithm."""
+        copied = {pod.replaces for pod in board.pods.values() if pod.cause == "copy"}
         self.copies = Counter(
-            (pod.algorithm, pod.judged) for pod in board.pods.values() if pod.fate == "replaced"
-        )
-        """Pods replaced, by their algorithm and the round at which they were compared."""
+            (pod.algorithm, pod.judged) for pod in board.pods.values()
+            if pod.fate == "replaced" and pod.id in copied
+        )  # fmt: skip
+        """Pods replaced by copies, by their algorithm and the round of their comparison."""
         self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
             self._kin.setdefault(pod.algorithm, []).append(pod)
-        aside = sidelined(board)
+        aside = unawaited(board)
         self._active = Counter(p.algorithm for p in self.living.values() if p.id not in aside)
         self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
         self._cohorts: dict[tuple[str, int], Cohort] = {}
@@ -138,8 +140,8 @@ class Cohorts:
         return negligible(max(newest, default=None), self.board.worst, self.board.floor)
 
     @cached_property
-    def _leader(self) -> PodState | None:
-        return leading(self.board)
+    def _measure(self) -> PodState | None:
+        return measure(self.board)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -207,12 +209,13 @@ class Cohorts:
         newest = history[-1]
         return newest if mean(newest.returns) >= mean(standing.returns) else None
 
-    def spare(self, pod: PodState) -> bool:
-        """True if a pod may be replaced: no control that may still teach something, not the last
-        of its algorithm, and it has had its share of the budget."""
-        if self.members[pod.algorithm] == 1 or self.young(pod):
+    def spare(self, pod: PodState, heir: str = "") -> bool:
+        """True if a pod may be replaced: no control that may still teach something, it has had its
+        share of the budget, and it is not the last of its algorithm, but by an heir of that."""
+        last = self.members[pod.algorithm] == 1 and heir != pod.algorithm
+        if last or self.young(pod):
             return False
-        return not privileged(pod, self._leader, ENDS)
+        return not privileged(pod, self._measure, ENDS)
 
     def learnt(self, cohort: Cohort, pods: Collection[str]) -> list[str]:
         """Those of a cohort's pods that are shown to have learnt anything: they return more than
@@ -266,7 +269,7 @@ class Cohorts:
         """Note that a child has taken a pod's place."""
         if self.living.pop(old.id, None) is not None:
             self.members[old.algorithm] -= 1
-            self.copies[old.algorithm, old.judged] += 1
+            self.copies[old.algorithm, old.judged] += child.cause == "copy"
         self.members[child.algorithm] += 1
 
     @cached_property

@@ -104,6 +104,8 @@ def episodes_needed(
     Returns:
         Infinity if such episodes would never show it.
     """
+    if worst >= target:  # all are as the target 0 is: nothing is left to bet on
+        return math.inf
     growth = log_wealth(like, target, worst, best_stake(like, target, worst)) / len(like)
     missing = math.log(1.0 / level) - won
     if missing <= 0:

@@ -7,6 +7,7 @@ any other.
 from __future__ import annotations
 
 from hpcpod.records.records import Board, PodState
+from hpcpod.tournament.settle import rank
 from hpcpod.tournament.statistics import GATE, difference
 from hpcpod.tournament.stopping import leader
 
@@ -23,13 +24,23 @@ def leading(board: Board) -> PodState | None:
     return None if best is None else board.pods.get(best.pod)
 
 
+def measure(board: Board) -> PodState | None:
+    """The pod that controls are held against: the leader, or once that is dead, and has left no
+    rounds to compare, the living pod whose last score is the best; None before there is one."""
+    best = leading(board)
+    if best is None or best.evaluations:
+        return best
+    scored = [pod for pod in board.living if pod.history]
+    return max(scored, key=lambda pod: (rank(pod.history[-1]), pod.id), default=best)
+
+
 def privileged(pod: PodState, best: PodState | None, rounds: int) -> bool:
     """True if a pod is a control that may still teach something: it was not shown to be worse than
-    the leader after as many rounds, by the gate's test on common seeds.
+    the best after as many rounds, by the gate's test on common seeds.
 
     Args:
         pod: any pod.
-        best: the leader.
+        best: see ``measure``.
         rounds: at which it must have been shown.
     """
     if not pod.control or best is None:

@@ -38,7 +38,7 @@ class Parent:
 def heirs(space: AlgorithmSpace, parent: Parent, places: int, wanted: StartFrom) -> int:
     """The number of an algorithm's first pods that inherit, or are taught if they can't."""
     begins = inherits(space, parent) or wanted.distill > 0
-    return math.ceil(wanted.share * places) if begins else 0
+    return math.ceil(wanted.share * places - 1e-9) if begins else 0
 
 
 def taught(pod: PodState, parent: Parent, rules: Rules) -> PodState:

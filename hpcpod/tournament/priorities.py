@@ -44,6 +44,12 @@ def resting_pods(board: Board) -> frozenset[str]:
     return sidelined(board).union(birth.pod for birth in births if birth.round > barrier)
 
 
+def unawaited(board: Board) -> frozenset[str]:
+    """Pods that no barrier and no comparison waits for: those that are sidelined, and those that
+    rest, also where these have the last turns: by then the others have come."""
+    return sidelined(board).union(pod.id for pod in board.living if pod.rests)
+
+
 def sidelined(board: Board) -> frozenset[str]:
     """Pods without a place: the allocator trains others instead, or ``board.size`` is smaller than
     the population.

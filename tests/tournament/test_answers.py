@@ -13,13 +13,13 @@ from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import PairTest, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
-from hpcpod.tournament.answers import unkept, wrong_birth
+from hpcpod.tournament.answers import unkept, wrong_birth, wrong_verdict
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
-from tests.tournament.world import rules
+from tests.tournament.world import by_number, order_of, play_round, report, rules
 
 TEST = PairTest("p0008", 3.2, 0.1, 0.05, 16, True)
 ODD = replace(TEST, paired=np.bool_(True))  # type: ignore[arg-type]
@@ -88,3 +88,20 @@ def test_a_birth_that_comes_before_a_pod_s_share_says_how_much_that_is() -> None
     assert wrong_birth(fresh, cohorts, Offspring(board, game), pod) == (
         "it replaces p0002, which is a pod that has not had its first share of the budget, 600"
     )
+
+
+def test_a_verdict_about_pods_that_were_not_compared_is_refused() -> None:
+    game = rules(8, controls=0, warmup_rounds=0)
+    board = play_round(first_board(game, 0.0), game, by_number)
+    late = replace(board.pods["p0008"], history=(), milestones=())
+    board = replace(board, pods={**board.pods, "p0008": late})
+    cohorts = Cohorts(board, game.config, game.algorithms)
+    asked = report(order_of(board, "p0003"))
+    said = "it says that p0003 is beaten by 'p0008', which was not compared with it at round 1"
+    named = Verdict(False, 1, ("p0008",), {"p0008": "3.2 over 16"}, 1, 8)
+    assert wrong_verdict(named, cohorts, asked) == said
+    tested = Verdict(False, 1, (), {}, 1, 8, (replace(TEST, rival="p0099"),))
+    assert wrong_verdict(tested, cohorts, asked).endswith("'p0099', which is no other pod")
+    fits = replace(named, beaten_by=("p0007",), evidence={"p0007": "3.2"})
+    assert wrong_verdict(fits, cohorts, asked) == ""
+    assert wrong_verdict(replace(fits, round=0), cohorts, asked).endswith("not compared with it")

@@ -10,6 +10,7 @@ from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Birth, Board, Checkpoint, PodState, decode, encode
 from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
+from hpcpod.tournament.rules import Rules
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 
@@ -153,3 +154,17 @@ def test_a_birth_of_an_older_version_has_none() -> None:
     assert decode(Birth, stored) == birth
     older = {name: value for name, value in stored.items() if name not in ("begins", "ends")}
     assert decode(Birth, older) == replace(birth, begins=None, ends=None)
+
+
+def test_a_pod_that_follows_another_has_the_schedules_of_its_own_rounds() -> None:
+    stop = StopConfig(rounds=2, env_steps=400_000)
+    the_rules = rules(4, stop=stop, controls=0)
+    population = replace(the_rules.config.population, generator="random_search")
+    the_rules = Rules.of(replace(the_rules.config, population=population), the_rules.algorithms)
+    board = first_board(the_rules, now=0.0)
+    for number in range(2):
+        board = play_round(board, the_rules, by_number, now=float(number))
+    assert board.env_steps == 800 and all(pod.replaces for pod in board.living)
+    assert spans(board) == {(0.0, 0.5)}
+    board = play_round(board, the_rules, by_number, now=3.0)
+    assert spans(board) == {(0.5, 1.0)}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Board
 from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.controls import RESTS, leading, measure, privileged
 from hpcpod.tournament.leaderboard import first_board, fold, needed_checkpoints, orders
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.settle import HISTORY, settle
+from hpcpod.tournament.settle import HISTORY, as_dead, settle
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 SECONDS = {"ppo": 6.0, "sac": 420.0}
@@ -236,3 +239,28 @@ def test_a_pod_whose_checkpoints_are_all_damaged_stands_nowhere() -> None:
                 done = report(order_of(board, pod), flat(value * float(pod[1:]), 32))
                 board = fold(board, [done], game, now=2.0)
     assert "p0003" not in cohorts(board, game).cohort("ppo", 2).standings
+
+
+@pytest.mark.parametrize(("cause", "copies"), [("copy", 1), ("fresh", 0)])
+def test_places_that_an_allocator_gives_away_are_no_copies(cause: Any, copies: int) -> None:
+    game = rules(8)
+    board = play_round(first_board(game, 0.0), game, by_number)
+    gone = replace(board.pods["p0002"], fate="replaced", judged=2)
+    heir = replace(board.pods["p0003"], id="p0009", replaces="p0002", cause=cause)
+    board = replace(board, pods={**board.pods, "p0002": gone, "p0009": heir})
+    assert Cohorts(board, game.config, game.algorithms).copies["ppo", 2] == copies
+
+
+def test_controls_are_held_against_the_best_that_lives_once_the_leader_is_dead() -> None:
+    game = rules(8, warmup_rounds=9)
+    board = first_board(game, 0.0)
+    for _ in range(4):
+        board = play_round(board, game, lambda order: 10.0 * by_number(order))
+    control, first = board.pods["p0001"], leading(board)
+    assert control.control and first is not None
+    assert not privileged(control, measure(board), RESTS)
+    dead = replace(board, pods={**board.pods, first.id: as_dead(first, "it diverged", "failed")})
+    assert leading(dead) == dead.pods[first.id]
+    best = measure(dead)
+    assert best is not None and best.fate == "alive" and best.id != "p0001"
+    assert not privileged(control, best, RESTS)

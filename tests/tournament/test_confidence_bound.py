@@ -84,3 +84,5 @@ def test_what_is_needed_is_what_it_takes() -> None:
     assert log_wealth([500.0] * math.floor(needed), 475.0, 0.0, 0.95) < math.log(40)
     assert episodes_needed(like, 0.025, 500.0, 0.0) == math.inf
     assert episodes_needed(like, 0.025, 475.0, 0.0, won=4.0) == 0.0
+    nothing = [0.0] * 8  # of a policy that does nothing, where the target is 0, too
+    assert episodes_needed(nothing, 0.025, 0.0, worst_case(0.0, 0.0, nothing)) == math.inf

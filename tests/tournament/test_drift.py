@@ -105,3 +105,24 @@ def test_a_column_without_a_test_is_told_and_changes_no_other_p_value() -> None:
     *tested, last = shifts(then, now._replace(untested=("c",)))
     assert tuple(tested) == alone and all(each.p is not None for each in alone)
     assert (last.name, last.p) == ("c", None) and last.mean > 3
+
+
+def test_a_flag_that_was_alike_in_all_old_blocks_and_has_changed_is_found() -> None:
+    rows = np.zeros((14 * 4, 2))
+    rows[:, 1] = np.tile([0.0, 1.0], 28)  # it goes on as it was
+    rows[48:, 0] = -1.0
+    moved, same = shifts(reference_of(sample(rows[:48], 4)), sample(rows[48:], 4))
+    assert (moved.name, moved.distance) == ("a", 1.0) and moved.p == pytest.approx(1 / 91)
+    assert same.p == 1.0
+    # By chance a flag is up in no more of the pairs than in this one.
+    rows[:, 0] = np.repeat([0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0], 4)
+    [first, _] = shifts(reference_of(sample(rows[:48], 4)), sample(rows[48:], 4))
+    assert first.p == 1.0
+
+
+def test_of_three_new_blocks_the_last_two_are_compared() -> None:
+    rows = persistent(3, 66, 1, 0.0)
+    rows[60:62] = 9.0
+    then = reference_of(sample(rows[:60], 2))
+    [three], [two] = shifts(then, sample(rows[60:], 2)), shifts(then, sample(rows[62:], 2))
+    assert (three.distance, three.p) == (two.distance, two.p), "else what was 9 is an old one"

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from hpcpod.records.records import Board, Owner, Rescore
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.barrier import awaited
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.order_choice import take
-from hpcpod.tournament.priorities import by_priority, protected, resting_pods
+from hpcpod.tournament.priorities import by_priority, protected, resting_pods, unawaited
 from hpcpod.tournament.rules import Rules
 from tests.tournament.world import by_number, flat, order_of, play_round, report, rules
 
@@ -88,16 +89,16 @@ def test_no_slot_begins_what_rests_but_goes_on_with_its_own(tmp_path: Path) -> N
     mine, other = Owner("s1", "j"), Owner("s2", "j")
     assert folder.claims.take(order_of(board, sleeper).id, mine)
     open_orders = orders(board)
-    taken = take(folder, mine, open_orders, None, resting_pods(board))
+    taken = take(folder, mine, open_orders, None, board)
     assert taken is not None and taken.pod == sleeper
     for _ in range(3):
-        got = take(folder, Owner(f"s{_ + 3}", "j"), open_orders, None, resting_pods(board))
+        got = take(folder, Owner(f"s{_ + 3}", "j"), open_orders, None, board)
         assert got is not None and got.pod != sleeper
-    assert take(folder, other, open_orders, None, resting_pods(board)) is None
+    assert take(folder, other, open_orders, None, board) is None
     rescore = Rescore(
         "confirm", 1, sleeper, 1, "ppo", {}, board.pods[sleeper].history[-1].checkpoint, 1
     )
-    assert take(folder, other, [rescore], None, resting_pods(board)) == rescore
+    assert take(folder, other, [rescore], None, board) == rescore
 
 
 def test_a_slot_goes_on_with_its_own_pod_unless_the_allocator_wants_another(tmp_path: Path) -> None:
@@ -105,8 +106,8 @@ def test_a_slot_goes_on_with_its_own_pod_unless_the_allocator_wants_another(tmp_
     board = played(game)
 
     def taken(*turns: str) -> str:
-        folder = RunFolder.create(tmp_path / "-".join(turns), {})
-        order = take(folder, Owner("s1", "j"), orders(replace(board, turns=turns)), "p0002")
+        folder, now = RunFolder.create(tmp_path / "-".join(turns), {}), replace(board, turns=turns)
+        order = take(folder, Owner("s1", "j"), orders(now), "p0002", now)
         assert order is not None
         return order.pod
 
@@ -115,3 +116,33 @@ def test_a_slot_goes_on_with_its_own_pod_unless_the_allocator_wants_another(tmp_
     board = fold(board, [report(order_of(board, "p0003"), flat(3.0))], game, now=3.0)
     assert taken("p0003", "p0002") == "p0003", "it is a round ahead, and still wanted first"
     assert taken("p0002", "p0003") == "p0002"
+
+
+def idle(board: Board, *pods: str) -> Board:
+    """The board whose allocator, by a budget in seconds, gives these the last turns."""
+    at_rest = {name: replace(board.pods[name], rests="others are ahead") for name in pods}
+    others = [name for name in sorted(board.pods) if name not in pods]
+    return replace(board, pods={**board.pods, **at_rest}, turns=(*others, *pods))
+
+
+def test_a_slot_takes_its_own_pod_last_if_that_rests(tmp_path: Path) -> None:
+    board = idle(played(rules(4)), "p0002", "p0003")
+    assert resting_pods(board) == frozenset()
+    folder, mine = RunFolder.create(tmp_path / "run", {}), Owner("s1", "j")
+    taken = [take(folder, replace(mine, slot=f"s{i}"), orders(board), "p0002", board)
+             for i in range(4)]  # fmt: skip
+    pods = [order.pod for order in taken if order is not None]
+    assert sorted(pods[:2]) == ["p0001", "p0004"] and pods[2:] == ["p0002", "p0003"]
+
+
+def test_nobody_waits_for_pods_that_have_the_last_turns() -> None:
+    game = rules(8, warmup_rounds=1)
+    resting = [f"p000{number}" for number in range(2, 7)]
+    board = idle(played(game), *resting)
+    assert unawaited(board) == set(resting)
+    at = replace(board, barrier=replace(board.barrier, round=2))
+    assert awaited(at) == ["p0001", "p0007", "p0008"]
+    for pod in ("p0001", "p0007", "p0008"):
+        board = fold(board, [report(order_of(board, pod), flat(9.0))], game, now=3.0)
+        board = idle(board, *resting)
+    assert board.pods["p0008"].judged == 2, "more than half of three have come"

@@ -15,6 +15,7 @@ from hpcpod.tournament.allocators.halving import Halving
 from hpcpod.tournament.allocators.replicates import (
     MOST,
     Replicates,
+    _room,
     configurations,
     ending,
     ladder,
@@ -123,6 +124,18 @@ def test_no_training_begins_that_the_budget_has_no_room_for() -> None:
     assert REPLICATES.allocate(seen(*pods, left=3.9)).again == {}
     assert REPLICATES.allocate(seen(*pods, left=3.9)).order == ("p0", "p1")  # what is left is used
     assert REPLICATES.allocate(seen(*pods, left=4.0)).again == {"p1": "p3"}
+
+
+def test_by_seconds_no_more_trainings_begin_than_the_slots_can_end() -> None:
+    going, done = pod("p0", 1, 1), pod("p3", 9, ROUNDS)
+
+    def room(left: float, slots: int, *kept: str) -> int:
+        return _room(replace(seen(going, done, left=left), axis="seconds", slots=slots), {*kept})
+
+    assert [room(3.9, 1), room(4.0, 1), room(7.9, 1), room(8.0, 1)] == [0, 1, 1, 2]
+    assert [room(3.9, 2), room(4.0, 2), room(4.0, 4)] == [0, 2, 4]
+    # what is kept has three rounds of four to train
+    assert [room(4.0, 1, "p0"), room(7.0, 1, "p0"), room(4.0, 2, "p0")] == [0, 1, 1]
 
 
 def test_configurations_with_enough_trainings_leave_the_budget_to_others() -> None:

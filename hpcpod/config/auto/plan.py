@@ -83,7 +83,8 @@ def panel_length(task: Task) -> int:
     """Steps that the longest episode of a panel is taken to last.
 
     The time limit, where it is at most 1,000 or the episodes of random actions come near it: one of
-    32 mostly gets there. Else ten times those episodes, at least 1,000 steps.
+    32 mostly gets there. Else ten times those episodes, and 1,000 steps where they are unknown; of
+    a longer limit, and of episodes of over 100 steps, at least 1,000.
     """
     limit, seen = task.max_episode_steps, task.random_steps
     guess = max(LENGTH, math.ceil(10 * seen)) if seen is not None else LENGTH

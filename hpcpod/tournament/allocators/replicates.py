@@ -200,7 +200,10 @@ def _room(prospects: Prospects, kept: set[str]) -> int:
     whole = per_round * (prospects.rounds or 0)
     if prospects.left is None or whole <= 0:
         return sys.maxsize
-    if prospects.axis == "seconds":  # slots train beside each other
-        return sys.maxsize if prospects.left >= whole else 0
     reserved = sum(whole - each.spent for each in prospects.candidates if each.pod in kept)
-    return max(0, int((prospects.left - reserved) / whole))
+    if prospects.axis == "env_steps":
+        return max(0, int((prospects.left - reserved) / whole))
+    if prospects.left < whole:
+        return 0
+    # Slots train beside each other, and what is too much for one is left half done by all.
+    return max(0 if kept else 1, int((prospects.left * (prospects.slots or 1) - reserved) / whole))

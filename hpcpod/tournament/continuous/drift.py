@@ -141,7 +141,7 @@ def _exchanges(
             row[draw.permutation(len(blocks))[: len(new)]] = 1.0
         return blocks, labels
     half = len(new) // 2
-    blocks = np.concatenate([_joined(old, half), _joined(new, half)])
+    blocks = np.concatenate([_joined(old, half), _joined(new[-2 * half :], half)])
     pairs = list(combinations(reversed(range(len(blocks))), 2))  # the first one is the new data
     if len(pairs) < FEWEST_PAIRS:
         return None
@@ -167,8 +167,10 @@ def _tested(blocks: Floats, labels: Floats, tested: npt.NDArray[np.bool_]) -> tu
     distances = np.abs(_cumulated(inside) - _cumulated(outside)).max(2)
     # Of the lower half: a block that has drifted is in many exchanges, and widens the upper one.
     low, middle = np.quantile(distances, [0.25, 0.5], axis=0)
-    spread = np.where(middle > low, middle - low, 1.0)
-    scaled = np.where(middle > low, (distances - middle) / spread, 0.0)
+    # A flag that was alike in all old blocks has few distances, and these two are the same one.
+    above = np.where(distances > middle + 1e-9, distances - middle, np.inf).min(0)
+    spread = np.where(middle > low, middle - low, np.where(np.isfinite(above), above, 1.0))
+    scaled = (distances - middle) / spread
     largest = scaled[:, tested].max(1, initial=0.0)
     p = (largest[:, None] >= scaled[0] - 1e-12).mean(0)
     return distances[0], p

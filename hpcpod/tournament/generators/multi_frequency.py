@@ -11,7 +11,7 @@ from random import Random
 
 from hpcpod.records.records import PodState, Verdict
 from hpcpod.tournament.cohorts import Cohort, Cohorts, quotas
-from hpcpod.tournament.generators.succession import Succession, round_of
+from hpcpod.tournament.generators.succession import Succession, round_of, selected
 from hpcpod.tournament.proposals import Copy
 from hpcpod.tournament.statistics import GATE, difference, halves
 
@@ -41,7 +41,7 @@ class MultiFrequency(Succession):
 
     def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """A copy of a better pod, if it is this pod's sub-population's turn."""
-        at, before = verdict.round, cohorts.board.pods[pod.id].judged
+        at, before = verdict.round, selected(cohorts, pod)
         if not at or not cohorts.spare(pod):
             return None
         count = max(1, min(len(FREQUENCIES), quotas(self.config)[pod.algorithm] // LEAST))

@@ -25,7 +25,7 @@ class RandomSearch(Succession):
         """A new draw in the place of a pod that is done, if the run goes on after it."""
         config = cohorts.config
         another = followed(config) and config.population.allocator != "replicates"
-        if pod.birth is not None or not another or not cohorts.spare(pod):
+        if pod.birth is not None or not another or not cohorts.spare(pod, pod.algorithm):
             return None
         done = f"{pod.id} has trained its {config.stop.rounds} rounds"
         return self.fresh(cohorts, pod.algorithm, pod, done, key)

@@ -16,7 +16,7 @@ from hpcpod.records.records import PodState, Verdict
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gaussian_process import likeliest, matern, standardized
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
-from hpcpod.tournament.generators.succession import listed
+from hpcpod.tournament.generators.succession import listed, selected
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.settle import PEAKS
 from hpcpod.tournament.stopping import leader
@@ -61,9 +61,11 @@ class Restarts(GentleTruncation):
         best = leader(cohorts.board)
         leads = best is not None and best.pod == pod.id
         due = pod.restarts < restarts or stagnates(_steps(cohorts, restarts, step))
-        if due and not leads and _rounds_left(cohorts, pod) >= 4 * step:
+        # Twice two steps of today's; for the others of a restart that has begun they have doubled.
+        needed = (4 if pod.restarts == restarts else 2) * step
+        if due and not leads and _rounds_left(cohorts, pod) >= needed:
             return self._anew(cohorts, pod, key)
-        if verdict.round // step == cohorts.board.pods[pod.id].judged // step:
+        if verdict.round // step == selected(cohorts, pod) // step:
             return None
         return super().challenge(cohorts, pod, verdict, key)
 

@@ -65,6 +65,12 @@ class Succession:
         return Fresh(algorithm, founded, control, evidence)
 
 
+def selected(cohorts: Cohorts, pod: PodState) -> int:
+    """The round at which a pod was compared before this merge, or made as a copy."""
+    before = cohorts.board.pods[pod.id]
+    return max(before.judged, before.parent_round)
+
+
 def because(dead: PodState) -> str:
     """The evidence for the successor of a pod that has failed."""
     return f"in place of {dead.id}, which failed: {dead.fate_reason}"

@@ -74,3 +74,12 @@ def test_families_never_mix() -> None:
     assert copies
     for pod in copies:
         assert pod.parent is not None and pod.family == board.pods[pod.parent].family
+
+
+def test_a_copy_of_the_slow_ones_is_selected_as_seldom_as_they_are() -> None:
+    rules = game("multi_frequency", controls=0, warmup_rounds=0)
+    board = played(rules, 10, by_place)
+    slow = {pod.id for pod in born(board) if pod.parent_round == 10 and pod.replaces == "p0002"}
+    assert slow
+    board = played(rules, 3, by_place, board)
+    assert {board.pods[name].fate for name in slow} == {"alive"}

@@ -60,3 +60,11 @@ def test_a_pod_that_fails_is_followed_by_a_draw() -> None:
     (child,) = born(board)
     assert (child.cause, child.replaces) == ("fresh", "p0003")
     assert child.evidence == "in place of p0003, which failed: diverged: it broke"
+
+
+def test_the_only_pod_of_an_algorithm_is_followed_by_another_of_it() -> None:
+    stop = StopConfig(rounds=2, env_steps=2500)
+    rules = game("random_search", 4, algorithms={"ppo": 3, "dqn": 1}, controls=0, stop=stop)
+    board = played(rules, 2, by_place)
+    assert sorted(pod.algorithm for pod in born(board)) == ["dqn", "ppo", "ppo", "ppo"]
+    assert sorted(pod.algorithm for pod in board.living) == ["dqn", "ppo", "ppo", "ppo"]

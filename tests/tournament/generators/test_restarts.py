@@ -10,8 +10,9 @@ import pytest
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Board, Order
 from hpcpod.tournament.generators.restarts import stagnates
-from hpcpod.tournament.leaderboard import first_board
-from tests.tournament.generators.play import born, by_place, game, played
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from tests.tournament.generators.play import EPISODES, born, by_place, game, played
+from tests.tournament.world import flat, report
 
 RISING = tuple(float(step) for step in range(12))
 
@@ -93,10 +94,11 @@ def test_after_a_restart_selection_comes_every_other_round() -> None:
         board = played(RULES, 1, by_place, board)
         rounds += [pod.judged for pod in board.pods.values() if pod.fate == "replaced"][-1:]
     copied = [pod for pod in born(board) if int(pod.id[1:]) > before]
-    assert copied
-    for pod in copied:
-        old = board.pods[str(pod.replaces)]
-        assert old.restarts == pod.restarts
+    olds = [board.pods[str(pod.replaces)] for pod in copied]
+    # a control begins anew later, once it can teach nothing more
+    assert [old for old in olds if not old.control]
+    for pod, old in zip(copied, olds, strict=True):
+        assert old.restarts == pod.restarts or old.control
     # a copy between two restarts keeps its weights, and no pod's later round shrinks any
     assert not any(pod.birth.shrink for pod in board.pods.values() if pod.birth is not None)
 
@@ -129,3 +131,21 @@ def test_a_population_that_improves_selects_as_gentle_truncation_does() -> None:
         pod.hyperparameters for pod in gentle.living
     ]
     assert math.isfinite(ours.peaks[-1])
+
+
+def test_all_places_begin_anew_though_their_reports_come_one_by_one() -> None:
+    def stands(_: Board, order: Order) -> float:
+        return min(order.round, 3) * 10.0
+
+    board, first = flat_after(5), 5
+    while not born(board):
+        board, first = played(RULES, 1, stands, board), first + 1
+    # Four to eight rounds are left: enough for two steps of twice the length, not of four times.
+    limited = game("restarts", stop=StopConfig(rounds=first + 6))
+    board = played(limited, first - 1, stands)
+    assert born(board) == []
+    for _ in range(2):  # the last one to report is the first to begin anew
+        for order in orders(board):
+            board = fold(board, [report(order, flat(30.0, EPISODES))], limited, now=1.0)
+    anew = [pod for pod in born(board) if pod.restarts == 1]
+    assert {pod.replaces for pod in anew} == {f"p000{n}" for n in range(2, 9)}, "but the control"
