@@ -64,7 +64,7 @@ def measure(name: str, options: dict[str, Any], transitions: int) -> None:
 
         def read(into: Buffer, *, kept: bool) -> None:
             reader.load(second, other)
-            reader.fill(into, kept=kept)
+            reader.fill(into, spec.num_envs, kept=kept)
 
         _, seconds = timed(lambda: read(empty, kept=False))
         report(label, "read by another process", seconds, 0, bytes_of(blobs, second))

@@ -86,6 +86,10 @@ class GradientAgent(ABC):
         """Learn how far the run has come; see ``Scheduled``."""
         self._clock.progress = progress
 
+    def begin_run(self) -> None:
+        """Take the experience so far for another run's: schedules begin."""
+        self._env_steps = 0
+
     def optimizers(self) -> list[Adam]:
         """Those that it steps: gradients may be exchanged there."""
         return [part for part in self._parts.values() if isinstance(part, Adam)]

@@ -35,8 +35,10 @@ class Taught:
         """The student's."""
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
-        """The teacher's actions. See ``Agent.act``."""
-        return self._teacher.act(obs, explore=explore)
+        """The teacher's actions, as the environment takes them. See ``Agent.act``."""
+        action = self._teacher.act(obs, explore=explore)
+        # A Gaussian's may lie outside: a critic learned what no action of its own is worth.
+        return action.clamp(-1.0, 1.0) if action.is_floating_point() else action
 
     def update(self, buffer: Buffer) -> Metrics:
         """Have the student learn from the teacher's rows."""

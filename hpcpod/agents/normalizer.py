@@ -147,4 +147,20 @@ class PopArt(Moments):
         return differences / self._scale()[0]
 
     def _scale(self) -> tuple[Tensor, Tensor]:
-        return self.var.sqrt().clamp(min=_LEAST_SCALE), self.mean
+        return _scale_of(self.var), self.mean
+
+
+def in_reward_units(weight: Tensor, bias: Tensor, statistics: State) -> tuple[Tensor, Tensor]:
+    """A critic's last layer as it would be without ``PopArt``, whose ``state()`` this is."""
+    scale, mean = _scale_of(statistics["var"]).to(weight), statistics["mean"].to(weight)
+    return weight * scale, bias * scale + mean
+
+
+def in_popart_units(weight: Tensor, bias: Tensor, statistics: State) -> tuple[Tensor, Tensor]:
+    """The inverse of ``in_reward_units``."""
+    scale, mean = _scale_of(statistics["var"]).to(weight), statistics["mean"].to(weight)
+    return weight / scale, (bias - mean) / scale
+
+
+def _scale_of(var: Tensor) -> Tensor:
+    return var.sqrt().clamp(min=_LEAST_SCALE)

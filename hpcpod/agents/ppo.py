@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from hpcpod.agents.distributions import Gaussian
 from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.imitation import surprise
 from hpcpod.agents.noise import Noise
-from hpcpod.agents.normalizer import PopArt, RewardScale
+from hpcpod.agents.normalizer import PopArt, RewardScale, in_popart_units, in_reward_units
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.ppo_config import PPOConfig as PPOConfig
@@ -84,6 +85,24 @@ class PPO(GradientAgent):
         # where only gradients are exchanged, replicas differed by these
         names = ("network/value.weight", "network/value.bias")
         return names if self._returns is not None else ()
+
+    def comparable(self, state: State) -> State:
+        """A ``state()`` whose weights mean the same in all replicas: each has normalised returns by
+        a scale of its own, in which the critic's last layer can't be averaged."""
+        return self._converted(state, in_reward_units)
+
+    def as_own(self, state: State) -> State:
+        """The inverse of ``comparable``, by the statistics that the state has."""
+        return self._converted(state, in_popart_units)
+
+    def _converted(
+        self, state: State, convert: Callable[[Tensor, Tensor, State], tuple[Tensor, Tensor]]
+    ) -> State:
+        if not (names := self.rescaled):
+            return state
+        weight, bias = (state[name] for name in names)
+        layer = convert(weight, bias, under("normalizer/returns", state))
+        return {**state, **dict(zip(names, layer, strict=True))}
 
     def update(self, buffer: Buffer) -> Metrics:
         """Learn from the rollout, then empty the buffer.

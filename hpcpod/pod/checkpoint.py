@@ -154,12 +154,15 @@ class Checkpoints:
         return parts
 
     def fill(
-        self, buffer: Buffer, *, most_rows: int | None = None, cut: bool = False, kept: bool = False
-    ) -> None:
+        self, buffer: Buffer, num_envs: int, *, most_rows: int | None = None, cut: bool = False,
+        kept: bool = False,
+    ) -> None:  # fmt: skip
         """Restore the buffer of the checkpoint that was loaded last; without one nothing is done.
 
         Args:
             buffer: takes over the rows.
+            num_envs: environments of its rows: those of another number of them, as another run may
+                have, are left out.
             most_rows: take the newest rows alone, no more than these.
             cut: the environments begin anew: no episode goes on behind the last row.
             kept: the buffer holds just these rows already, so that none is read.
@@ -175,9 +178,13 @@ class Checkpoints:
         if cut and segments:
             # Blobs never change: the checkpoint says that an episode is cut.
             segments[-1] = replace(segments[-1], cut=True)
+        rows = [] if kept else [(s.start, read_segment(self._blobs, s)) for s in segments]
+        if rows and (theirs := rows[0][1]["reward"].shape[1]) != num_envs:
+            # Of one environment they were taken for each of eight, and truncations for others'.
+            log.warning("rows of %d environments are no rows of %d: none is kept", theirs, num_envs)
+            rows, segments = [], []
         self._segments = segments
         if not kept:
-            rows = [(s.start, read_segment(self._blobs, s)) for s in segments]
             buffer.restore(own.rows, rows, self._marks)
 
     def _parts(self, core: str, inside: bool) -> dict[str, State]:

@@ -79,6 +79,8 @@ class Round:
         if birth.checkpoint is None:
             return None
         parts = self.checkpoints.load(birth.checkpoint, self.replica.agent)
+        if birth.origin is not None:  # schedules are this run's
+            getattr(self.replica.agent, "begin_run", lambda: None)()
         self.env_steps = birth.checkpoint.env_steps
         self.saved = birth.checkpoint
         self._episodes = None if birth.inherited else parts.get("worker")
@@ -104,7 +106,9 @@ class Round:
             worker.go_on(seeds)
         cap = self._config.pod.inherit_transitions  # a row is a transition of each environment
         most = None if cap is None or not self.birth.inherited else cap // len(seeds)
-        self.checkpoints.fill(self.replica.buffer, most_rows=most, cut=not whole, kept=kept)
+        self.checkpoints.fill(
+            self.replica.buffer, len(seeds), most_rows=most, cut=not whole, kept=kept
+        )
         self._begin_lesson()
 
     def _begin_lesson(self) -> None:
@@ -142,9 +146,10 @@ class Round:
         if "worker" in parts and not self._is_parents(checkpoint):
             whole = replica.worker.restore(parts["worker"])
         else:  # lost with its rank
-            replica.worker.reset(self._reseed("round", "train", "anew", rank))
+            # Of a rank that is lost twice these are no episodes of the first time.
+            replica.worker.reset(self._reseed("round", "train", "anew", rank, self.env_steps))
             whole = False
-        self.checkpoints.fill(replica.buffer, cut=not whole)
+        self.checkpoints.fill(replica.buffer, self._config.env.num_envs, cut=not whole)
         self._begin_lesson()
         return parts.get("fusion")
 

@@ -349,7 +349,9 @@ class _Run:
         """Go on from a checkpoint."""
         parts = self._checkpoints.load(checkpoint, self.agent)
         whole = "worker" in parts and self.worker.restore(parts["worker"])
-        self._checkpoints.fill(self.buffer, cut="worker" in parts and not whole)
+        self._checkpoints.fill(
+            self.buffer, self.worker.spec.num_envs, cut="worker" in parts and not whole
+        )
         self._env_steps = checkpoint.env_steps
 
 

@@ -112,6 +112,16 @@ def test_the_teachers_rows_are_the_students_replay_and_count_as_its_experience()
     assert taught.state().keys() == student.state().keys()  # all else is the student's
 
 
+def test_a_teachers_actions_are_stored_as_the_environment_takes_them() -> None:
+    class Wild:
+        def act(self, obs: torch.Tensor, *, explore: bool) -> torch.Tensor:
+            return torch.tensor([[-3.0, 0.5, 1.5]]).expand(len(obs), 3)
+
+    student: Any = small_agent("sac", spec(Box((3,), -1.0, 1.0)))
+    acted = Taught(student, Wild()).act(torch.zeros(2, 3), explore=True)
+    assert acted.tolist() == [[-1.0, 0.5, 1.0]] * 2
+
+
 def test_an_agent_that_can_not_imitate_is_named() -> None:
     agent: Any = Always()
     with pytest.raises(TypeError, match="Always has no method imitate"):

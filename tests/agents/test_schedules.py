@@ -123,6 +123,26 @@ def test_a_pod_that_begins_late_explores_in_a_part_of_what_is_left_and_so_do_its
     assert copy.epsilon == pytest.approx(0.75)
 
 
+def test_an_heir_of_another_run_explores_by_the_new_run_alone() -> None:
+    config = DQNConfig(epsilon_start=1.0, epsilon_end=0.0, epsilon_fraction=0.2)
+    parent, heir = DQN(spec(), config, seed=0), DQN(spec(), config, seed=1)
+    parent.proceed(0.5)  # a draw that began late in its run
+    parent.act(torch.zeros(2, 3), explore=True)
+    heir.load(parent.state())
+    heir.begin_run()
+    heir.proceed(0.0)
+    assert heir.epsilon == 1.0
+    heir.act(torch.zeros(2, 3), explore=True)
+    heir.proceed(0.15)
+    assert heir.epsilon == pytest.approx(0.25), "of the first half nothing was over before"
+    steps = PPO(spec(), PPOConfig(learning_rate=0.1, anneal=True, anneal_steps=100), seed=0)
+    old = steps.state()
+    steps.load({**old, "env_steps": torch.tensor(100)})
+    assert steps.learning_rate == pytest.approx(0.001)
+    steps.begin_run()
+    assert steps.learning_rate == pytest.approx(0.1)
+
+
 def test_a_clip_falls_with_the_run_and_is_what_the_loss_takes() -> None:
     env = PreprocessVecEnv("CartPole-v1", 4)
     losses = []

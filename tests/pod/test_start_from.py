@@ -101,6 +101,20 @@ def test_who_inherits_is_said_at_launch(parent: RunFolder) -> None:
     )
 
 
+def test_an_heir_with_more_environments_leaves_its_parents_replay(
+    parent: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows of four environments are none of eight."""
+    folder = made(
+        tmp_path, "dqn", name="child", env={"num_envs": 8}, population=start(parent, pod="p0001")
+    )
+    best = read_board(parent).pods["p0001"].best
+    report = train(folder, births(folder)["p0001"])
+    assert not report.failure and report.checkpoint is not None and best is not None
+    assert report.inherited_returns == best.returns
+    assert "environments are no rows of 8: none is kept" in caplog.text
+
+
 def test_more_heirs_than_one_have_mutated_hyperparameters(
     parent: RunFolder, tmp_path: Path
 ) -> None:
@@ -135,6 +149,7 @@ def test_an_heir_scores_its_parents_panel_as_its_parent_did_and_goes_on_from_its
     assert report.trained_steps == 512 and report.checkpoint is not None
     assert report.checkpoint.env_steps == 512  # of this run
     weights, theirs = state_of(folder, report.checkpoint), state_of(parent, best.checkpoint)
+    assert int(weights["env_steps"]) == 512, "schedules by steps begin with this run, too"
     networks = [name for name in weights if name.startswith("network/")]
     assert networks and all(torch.equal(weights[name], theirs[name]) for name in networks)
     old, new = replay(parent, best.checkpoint), replay(folder, report.checkpoint)

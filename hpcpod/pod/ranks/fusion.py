@@ -84,7 +84,7 @@ class Mean:
     def __init__(self, agent: Agent, group: Communicator) -> None:
         """The replicas must be equal."""
         self._agent, self._group = agent, group
-        state = agent.state()
+        state = self._state()
         self._packing = Packing(
             self._exchanged(fusion_rules(agent, state)), state, group.rank, group.size
         )
@@ -95,6 +95,17 @@ class Mean:
     def _exchanged(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
         """By which rules a fusion goes."""
         return rules
+
+    def _state(self) -> State:
+        """The agent's state in units that all replicas have: see ``PPO.comparable``."""
+        convert = getattr(self._agent, "comparable", None)
+        state = self._agent.state()
+        return state if convert is None else dict(convert(state))
+
+    def _load(self, state: State) -> None:
+        """The inverse of ``_state``."""
+        convert = getattr(self._agent, "as_own", None)
+        self._agent.load(state if convert is None else convert(state))
 
     def _remember(self, fused: State) -> None:
         self._since = {name: fused[name] for name in self._kept}
@@ -111,15 +122,17 @@ class Mean:
 
     def take(self, rank: int, own: State) -> None:
         """See ``Fusion``; statistics and counters stay those of all."""
-        self._agent.load(self._agent.state() | {name: own[name] for name in self._packing.mean})
+        convert = getattr(self._agent, "comparable", dict)
+        theirs = convert(own)
+        self._load(self._state() | {name: theirs[name] for name in self._packing.mean})
         self._take(self._exchange(1.0 if self._group.rank == rank else 0.0))
 
     def _take(self, fused: State) -> None:
-        self._agent.load(fused)
+        self._load(fused)
         self._remember(fused)
 
     def _exchange(self, weight: float) -> State:
-        state = self._agent.state()
+        state = self._state()
         self._packing.pack(state, weight)
         self._group.sum_(self._packing.vector)
         return self._packing.unpack(state, self._since)
@@ -136,7 +149,7 @@ class Mean:
 
     def load(self, state: State) -> None:
         """See ``Fusion``."""
-        self._remember(self._agent.state())
+        self._remember(self._state())
         since = {name: state[f"since/{name}"] for name in self._kept if f"since/{name}" in state}
         self._since |= since
         self.equal = not since
@@ -160,7 +173,7 @@ class Nesterov(Mean):
         """η is ``rate``, μ is ``momentum``."""
         super().__init__(agent, group)
         self._rate, self._momentum = rate, momentum
-        state = agent.state()
+        state = self._state()
         weights = [name for name in self._packing.mean if name.startswith("network/")]
         self._velocity = {name: torch.zeros_like(state[name]) for name in weights}
         self._kept += weights

@@ -89,16 +89,13 @@ def measure(
                 tell("stepping it at random", "env.id")
                 task = _task(env, seconds)
                 agents, unfit = _agents(task, env, algorithms)
-                train = {}
-                for name, agent in agents.items():
-                    tell(f"{name} trains for a moment", f"population.algorithms.{name}")
-                    train[name] = _training(agent, env, task, seconds)
+                train = _trainings(agents, env, task, tell, seconds) if seconds else {}
             if not seconds:
                 return replace(task, unfit=unfit, paces=dict.fromkeys(agents, Pace(0.0, 0.0)))
             tell(f"making {PANEL} of it", "env.id")
             with contextlib.closing(make(PANEL)) as env:
                 tell("playing a panel", "env.id")
-                panel = {name: _panel(agent, env, task, seconds) for name, agent in agents.items()}
+                panel = _panels(agents, env, task, seconds)
         except ConfigError:
             raise
         except Exception as error:
@@ -173,28 +170,45 @@ def _brief(hyperparameters: Mapping[str, Scalar], task: Task) -> dict[str, Scala
     return brief
 
 
-def _training(agent: Agent, env: VecEnv, task: Task, seconds: float) -> float:
-    """Environment steps per second of collecting and updating."""
-    if not seconds:
-        return 0.0
-    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
-    seeds = random_seeds("speed", count=env.spec.num_envs)
+def _trainings(
+    agents: Mapping[str, Agent], env: VecEnv, task: Task, tell: Tell, seconds: float
+) -> dict[str, float]:
+    """Environment steps per second of collecting and updating, by each agent.
+
+    They take turns in the same episodes: with resets of half a second, a reset for each algorithm
+    took minutes.
+    """
+    worker, seeds, paces = Worker(env), random_seeds("speed", count=env.spec.num_envs), {}
     reset, _ = _least(lambda: worker.reset(seeds), seconds)
+    for name, agent in agents.items():
+        tell(f"{name} trains for a moment", f"population.algorithms.{name}")
+        step = _iteration(agent, worker, seconds) / agent.horizon + reset / _length(task)
+        paces[name] = env.spec.num_envs / step
+    return paces
+
+
+def _iteration(agent: Agent, worker: Worker, seconds: float) -> float:
+    """Seconds in which an agent collects a rollout and learns from it."""
+    buffer, learner = agent.make_buffer(), Learner(agent)
 
     def iterate() -> None:
         worker.collect(agent, buffer, agent.horizon, cut=False)
         learner.learn(buffer)
 
-    step = _median(iterate, seconds) / agent.horizon + reset / _length(task)
-    return env.spec.num_envs / step
+    return _median(iterate, seconds)
 
 
-def _panel(agent: Agent, env: VecEnv, task: Task, seconds: float) -> float:
-    """Seconds for one step of a panel by an agent's best actions."""
+def _panels(
+    agents: Mapping[str, Agent], env: VecEnv, task: Task, seconds: float
+) -> dict[str, float]:
+    """Seconds for one step of a panel by each agent's best actions."""
     seeds = random_seeds("panel", count=env.spec.num_envs)
     reset, obs = _least(lambda: env.reset(seeds), seconds)
-    step = _median(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
-    return step + reset / _length(task)
+
+    def step(agent: Agent) -> float:
+        return _median(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+
+    return {name: step(agent) + reset / _length(task) for name, agent in agents.items()}
 
 
 def _length(task: Task) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.auto.task import CANDIDATES, PANEL, Task
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError
+from hpcpod.pod.trial import speed
 from hpcpod.pod.trial.speed import measure
 
 
@@ -68,6 +70,21 @@ def test_resets_count_though_all_environments_have_them_in_one_step() -> None:
     for pace in task.paces.values():
         assert pace.train < 2000 / 0.7
         assert pace.panel_step > 0.7 * PANEL * 0.02 / 40
+
+
+@pytest.mark.long
+def test_resets_are_timed_once_however_many_algorithms_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timed, least = list[float](), speed._least
+
+    def counted(call: Callable[[], Any], seconds: float) -> tuple[float, Any]:
+        timed.append(seconds)
+        return least(call, seconds)
+
+    monkeypatch.setattr(speed, "_least", counted)
+    assert len(measured("CartPole-v1", 0.05).paces) == 2
+    assert len(timed) == 2, "of training and of a panel"
 
 
 def test_spaces_alone_need_no_time() -> None:
