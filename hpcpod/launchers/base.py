@@ -121,6 +121,11 @@ class ClusterView:
         """The names of all jobs."""
         return frozenset(job.slot for job in self.jobs)
 
+    @cached_property
+    def running(self) -> Mapping[str, float]:
+        """The seconds since the last start of each job that runs, by its slot."""
+        return {job.slot: job.seconds for job in self.jobs if job.state == "running"}
+
 
 class Launcher(Protocol):
     """A way to run slots. A kill of the process that holds the launcher never loses a run."""

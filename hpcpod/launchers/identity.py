@@ -11,7 +11,8 @@ from pathlib import Path
 from hpcpod.config.placement import ranks_of
 from hpcpod.errors import UserError
 from hpcpod.launchers.base import ClusterView
-from hpcpod.records.records import Owner
+from hpcpod.records.records import Intent, Owner
+from hpcpod.storage.freshness import refresh_folder
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import LANE, element
 
@@ -25,18 +26,22 @@ STALE_SECONDS = 180.0
 another process have its number."""
 
 
-def identity(slot: str | None = None, job: str | None = None, *, guest: bool = False) -> Owner:
+def identity(
+    slot: str | None = None, job: str | None = None, *, guest: bool = False, alone: bool = False
+) -> Owner:
     """The identity of this process: the given one, else its place in Slurm, else its process id.
 
     A guest, in another user's run, is named as one by hand: that user's scheduler lists its job
-    nowhere, and it would be taken for gone.
+    nowhere, and it would be taken for gone. So is one that is ``alone``, of no submission of the
+    run's, if its job is no array: a person's own, as of ``salloc``.
     """
     # The SLURM_JOB_ID of one element is the array's own: by it all would be requeued (22.05).
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     host, pid = socket.gethostname(), os.getpid()
     if slot is None:
-        alone = os.environ.get("SLURM_JOB_ID") or f"{BY_HAND}{host}-{pid}"
-        slot = f"{array}_{task}" if array and task else alone
+        own = os.environ.get("SLURM_JOB_ID")
+        other = own if own and not alone else f"{BY_HAND}{host}-{pid}"
+        slot = f"{array}_{task}" if array and task else other
         if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # slots that share a GPU
             slot = f"{slot}{LANE}{os.environ.get('SLURM_PROCID', '0')}"
     if guest and not slot.startswith(BY_HAND):
@@ -78,7 +83,14 @@ def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:
     """
     if token is None:
         return True
-    intent = next((i for i in folder.intents.all() if i.token == token), None)
+
+    def announced() -> Intent | None:
+        return next((i for i in folder.intents.all() if i.token == token), None)
+
+    intent = announced()
+    if intent is None:  # on NFS a node goes on believing that there was none
+        refresh_folder(folder.disk, folder.path / "intents")
+        intent = announced()
     if intent is None:
         raise UserError(
             f"no submission of this run is called {token}: a script that was printed by"
@@ -95,11 +107,15 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     """True if the owner of a claim may still come back to it.
 
     ``view`` must have been observed *after* the claim was read: a claim is made by a process
-    that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
-    ``silence`` says for how many seconds each of them has shown nothing.
+    that runs, so one that is not in a later view is gone. Some slots no scheduler knows, nor of
+    several in one job which of them runs: ``silence`` says for how many seconds each of them has
+    shown nothing.
     """
-    if owner.slot in view.slots or element(owner.slot) in view.slots:
+    if owner.slot in view.slots:
         return True
+    if element(owner.slot) in view.slots:  # a lane: its element goes on though it has ended
+        begun = view.running.get(element(owner.slot), 0.0) < STALE_SECONDS
+        return begun or silence.get(owner.slot, 0.0) < STALE_SECONDS
     return owner.slot in silence and process_alive(owner.host, owner.pid, silence[owner.slot])
 
 

@@ -142,14 +142,18 @@ def _planned(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
 
 def _given_up(observed: Snapshot) -> tuple[str, ...]:
     """Orders whose slots are gone, or come back at an unknown time. While a throttle of ours, or
-    the scheduler, holds a slot back, those that run would leave its order alone."""
+    the scheduler, holds a slot back, those that run would leave its order alone. Of one that waits
+    in the queue those that run play the episodes, of which it has kept nothing."""
     jobs = observed.cluster.jobs
     reasons = {r for r in {job.reason for job in jobs} if r == THROTTLED or explain(r).hopeless}
     held = {job.slot for job in jobs if job.reason in reasons}
+    queued = {job.slot for job in jobs if job.requeued} if observed.running else set[str]()
+    scores = {order.id for order in observed.board.rescores.values()}
     return tuple(
         order
         for order, owner in observed.claims.items()
-        if element(owner.slot) in held or not alive(owner, observed.cluster, observed.silence)
+        if element(owner.slot) in (held | queued if order in scores else held)
+        or not alive(owner, observed.cluster, observed.silence)
     )
 
 

@@ -25,7 +25,7 @@ from hpcpod.records.records import Birth, Board, Intent, Order, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import SlotStatus, element
+from hpcpod.storage.slots import LANE, SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.priorities import resting_pods, sidelined
@@ -259,7 +259,10 @@ def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
     claims = {order: owner for order, owner in owners.items() if owner is not None}
     # Slots that no scheduler knows: by hand, and those of another driver of a local run.
     here = folder.resolved.config.cluster.launcher == "local"
-    strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
+    # And of several slots in one job it knows only that some go on.
+    strangers = [
+        o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND) or LANE in o.slot
+    ]
     numbered, intents, submitted = submissions(folder)
     view = launcher.observe()
     now = time.time()

@@ -24,6 +24,8 @@ from hpcpod.orchestrator.plan import (
 )
 from hpcpod.orchestrator.snapshot import Snapshot, observe, refusals_of
 from hpcpod.records.records import Board, Intent
+from hpcpod.storage.disk import explained
+from hpcpod.storage.locks import time_of_disk
 from hpcpod.storage.requests import Drain, Refusals, SlotRefused
 from hpcpod.storage.retry import PAUSES
 from hpcpod.storage.run_folder import RunFolder
@@ -37,6 +39,9 @@ log = logging.getLogger(__name__)
 
 SOON_SECONDS = 300.0  # a requeued job waits 121 s by default until it is let back
 """While a slot has less time left than this, the coordinator's pauses do not grow."""
+
+PRUNED = "pruned"
+"""File in ``lease/`` whose time is that of the last removal."""
 
 PRUNE_SECONDS = 600.0
 """Pause between two removals of checkpoints that no reader needs any more."""
@@ -54,7 +59,6 @@ class Orchestrator:
         self._launcher = launcher if folder.owner.mine else None
         self._config = folder.resolved.config
         self._rules = Rules.of_run(folder)
-        self._pruned = time.monotonic()
         self._control = 0
         self._before: set[tuple[str, str]] | None = None
         self.drained = False
@@ -81,6 +85,7 @@ class Orchestrator:
             return board
         # First: what is asked meanwhile is seen to next, and a tick that fails is not asked for.
         self._control = self._folder.requests.changed()
+        self._prune()  # before a merge, which a full disk refuses
         observed = observe(self._folder, self._launcher)
         if observed.refused and _has_reported_since(observed):  # who still refuses says so again
             self._folder.requests.withdraw(SlotRefused)
@@ -100,10 +105,22 @@ class Orchestrator:
         soon = min(lefts, default=math.inf) < SOON_SECONDS
         self.quiet = idle and self._before == jobs and not soon
         self._before = jobs
-        if time.monotonic() - self._pruned > PRUNE_SECONDS:
-            self._pruned = time.monotonic()
-            self._folder.prune(needed_blobs(self._folder), LEFTOVER_SECONDS)
         return board
+
+    def _prune(self) -> None:
+        """Remove what no reader needs any more, if nobody has for long. The time of the last one is
+        on the disk: what ticks once, as ``hpcpod tick`` does, remembers nothing."""
+        folder = self._folder.path / "lease"
+        mark, now = folder / PRUNED, time_of_disk(folder)
+        try:
+            if now - mark.stat().st_mtime <= PRUNE_SECONDS:
+                return
+        except FileNotFoundError:  # a new run, or one of an older version
+            with explained("write", mark):
+                mark.touch()
+            return
+        self._folder.disk.touch(mark)
+        self._folder.prune(needed_blobs(self._folder), LEFTOVER_SECONDS)
 
     def _carry_out(
         self, actions: Sequence[Action], launcher: Launcher, board: Board, strict: bool

@@ -46,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
     folder = RunFolder.open(options.run)
     check_code(folder, options.token)
-    owner = identity(options.slot, options.job, guest=not folder.owner.mine)
+    guest, alone = not folder.owner.mine, options.token is None
+    owner = identity(options.slot, options.job, guest=guest, alone=alone)
     if not admitted(folder, options.token, owner):
         return 0
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)

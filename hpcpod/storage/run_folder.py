@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
@@ -161,7 +160,9 @@ class RunFolder:
         blob that no report names yet is protected by its age alone. Safe beside writers: one
         whose temporary file is removed while it is stopped writes it anew.
         """
-        kept, before, removed = set(keep), time.time() - older_than_seconds, 0
+        # By a node's clock that is ahead a blob of now would be an old one.
+        before = time_of_disk(self.path / "lease") - older_than_seconds
+        kept, removed = set(keep), 0
         # The owner may have a folder of the run on another disk; deeper down no link is followed.
         linked = [path for path in self.path.glob("*") if path.is_symlink() and path.is_dir()]
         tops = (self.path, *linked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -58,3 +59,41 @@ def test_a_script_that_only_a_dry_run_printed_fails_and_its_log_says_why(tmp_pat
     assert slot.end() == 2
     assert "`hpcpod render` writes scripts" in slot.log
     assert "Traceback" not in slot.log
+
+
+def test_a_lane_that_has_ended_is_gone_though_its_element_goes_on() -> None:
+    lane = Owner("7_0+1", "7")
+
+    def lives(state: Literal["pending", "running"], seconds: float, silent: float) -> bool:
+        view = ClusterView((JobView("7_0", "7_0", "slots", state, "t", seconds=seconds),))
+        return alive(lane, view, {"7_0+1": silent})
+
+    old = STALE_SECONDS + 1
+    assert lives("running", old, 1.0)
+    assert not lives("running", old, old) and not lives("running", old, float("inf"))
+    assert lives("running", 5.0, old), "it has been requeued and only begins"
+    assert lives("pending", 0.0, old)
+
+
+def test_a_person_s_own_job_is_named_as_one_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert identity().slot == "12"  # of a submission of the run's
+    assert identity(alone=True).slot == f"hand-{socket.gethostname()}-{os.getpid()}"
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "11")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    assert identity(alone=True).slot == "11_3", "a script that `hpcpod render` wrote"
+
+
+def test_an_intent_that_a_node_believed_missing_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path)
+    published = []
+
+    def refreshed(disk: object, path: Path) -> bool:
+        published.append(path)
+        return folder.intents.publish(Intent(0, "t0k3n", "slots"))
+
+    monkeypatch.setattr("hpcpod.launchers.identity.refresh_folder", refreshed)
+    assert admitted(folder, "t0k3n", Owner("7_0", "7"))
+    assert published == [folder.path / "intents"]

@@ -14,7 +14,7 @@ from subprocess import PIPE
 
 import pytest
 
-from hpcpod.errors import LaunchError
+from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator import tick
 from hpcpod.orchestrator.snapshot import observe, refusals_of
@@ -256,6 +256,40 @@ def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: P
     assert folder.requests.read(Drain) is None
 
 
+def test_what_ticks_once_prunes_too(tmp_path: Path, queue: Path) -> None:
+    folder = create(tmp_path)
+    leftover = folder.blobs.put({}, {"nobody": "needs this"})
+    os.utime(folder.blobs.path(leftover), (1.0, 1.0))
+    mark = folder.path / "lease" / tick.PRUNED
+
+    def ticked() -> bool:
+        Orchestrator(folder, SleepingLauncher(queue, 1)).tick()  # as `hpcpod tick`
+        return folder.blobs.has(leftover)
+
+    assert ticked() and mark.exists(), "the run is new"
+    assert ticked()
+    os.utime(mark, (1.0, 1.0))
+    assert not ticked() and mark.stat().st_mtime > 1.0
+
+
+def test_a_full_disk_that_refuses_a_merge_is_pruned_first(
+    tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path)
+    leftover = folder.blobs.put({}, {"nobody": "needs this"})
+    os.utime(folder.blobs.path(leftover), (1.0, 1.0))
+    (folder.path / "lease" / tick.PRUNED).touch()
+    os.utime(folder.path / "lease" / tick.PRUNED, (1.0, 1.0))
+
+    def refuse(*given: object, **named: object) -> None:
+        raise StorageError("the filesystem is full")
+
+    monkeypatch.setattr(tick, "merge", refuse)
+    with pytest.raises(StorageError):
+        Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
+    assert not folder.blobs.has(leftover)
+
+
 def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,8 +306,9 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     assert needed_blobs(folder) == set(resume.blobs())
     monkeypatch.setattr(tick, "PRUNE_SECONDS", 0.0)
     monkeypatch.setattr(tick, "LEFTOVER_SECONDS", 0.0)
-    time.sleep(0.05)
-    Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
+    for _ in range(2):  # the first one of a run begins the time
+        time.sleep(0.05)
+        Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
     assert not folder.blobs.has(leftover)
     assert all(folder.blobs.has(blob) for blob in resume.blobs())
     report = train(folder, birth)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView
+from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView
 from hpcpod.orchestrator.backoff import Backoff, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     COORDINATORS,
@@ -22,7 +22,7 @@ from hpcpod.orchestrator.plan import (
 )
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.barrier import Barrier
-from hpcpod.records.records import Intent, Owner
+from hpcpod.records.records import Checkpoint, Intent, Owner, Rescore
 from tests.orchestrator.situations import (
     board,
     carried_out,
@@ -114,6 +114,21 @@ def test_what_a_slot_had_in_hand_that_is_held_back_is_given_out_again(reason: st
     ]
     actions = planned(observed(jobs, [intent(0, 3)], [0], on=board(2), claims=claims))
     assert Merge(("p0-00001-1",)) in actions
+
+
+def test_episodes_of_a_slot_that_waits_to_come_back_are_given_out_again() -> None:
+    # Else the end of a run waited for days beside slots that ran.
+    score = Rescore("final", 1, "p0", 1, "ppo", {}, Checkpoint("c", 1), 1)
+    claims = {score.id: Owner("job0_0", "job0"), "p1-00001-1": Owner("job0_0", "job0")}
+    late = job(0, 0, "pending", restarts=1, reason="Priority")
+    on = board(2, rescores={"p0": score})
+
+    def given_out(*others: JobView) -> tuple[str, ...]:
+        actions = planned(observed([late, *others], [intent(0, 2)], [0], on=on, claims=claims))
+        return next(action.lost for action in actions if isinstance(action, Merge))
+
+    assert given_out(job(0, 1)) == (score.id,), "its round goes on from its checkpoint"
+    assert given_out() == (), "nobody could play them"
 
 
 def test_a_finished_run_ends_its_jobs_and_submits_nothing() -> None:
