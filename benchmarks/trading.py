@@ -260,7 +260,8 @@ def main() -> None:
     parser.add_argument("--features", action="store_true", help="the features alone")
     parser.add_argument("--proofs", action="store_true", help="the proofs alone")
     parser.add_argument("--steps", type=int, default=400_000, help="of a training (400,000)")
-    parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
+    parser.add_argument("--seeds", type=int, default=3, help="as many (default: 3)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     parser.add_argument("--null", action="store_true", help="policies without skill alone")
     parser.add_argument("--scores", action="store_true", help="intervals of scores alone")
@@ -278,7 +279,7 @@ def main() -> None:
         code = f"import trading; trading.features({gaps})"
         subprocess.run([sys.executable, "-c", code], cwd=sys.path[0], check=True)
     for name in PROOFS if options.proofs or every else ():
-        for seed in range(1, options.seeds + 1):
+        for seed in range(options.first, options.first + options.seeds):
             proof(name, options.steps, seed, options.markets)
 
 

@@ -106,7 +106,6 @@ def _submit(registry: Registry) -> int:
 
 
 def _status(words: list[str], options: Namespace) -> int:
-    from hpcpod.run.continuous.cycle import drift_of
     from hpcpod.run.continuous.registry import CURRENT, registries_here
 
     if not words and len(registries_here()) > 1:
@@ -116,7 +115,7 @@ def _status(words: list[str], options: Namespace) -> int:
     registry = _looked(words[0] if words else None, words[1:])
     plans, ledger = registry.plans(), registry.decisions()
     ended = {each.cycle for each in ledger}
-    drift = drift_of(registry, plans[-1].cycle) if plans else None
+    drift = registry.drift(plans[-1].cycle) if plans else None
     if options.json:
         last = plans[-1] if plans else None
         say_json({

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from hpcpod.trading.verdict import Verdict
     from hpcpod.trading.walk import Walk
 
-FOLD = "env.kwargs.fold"
 MOST = 200
 """Policies of a run that are played on its selection part."""
+_OTHERS: dict[str, object] = {
+    "keep": "best", "top": None, "env": [], "kwargs": [], "wrapper": [], "episodes": None,
+    "seeds": None, "cores": None, "folder": None, "slurm": False, "set": [], "site": None,
+    "csv": None, "overwrite": False,
+}  # fmt: skip
+"""Options of the verb that a holdout has not, with their defaults."""
 
 
 def holdout(options: Namespace) -> int:
@@ -30,8 +35,11 @@ def holdout(options: Namespace) -> int:
     of a sweep over folds each fold's.
 
     Raises:
-        UserError: it is no trading run, or several runs are named.
+        UserError: it is no trading run, several runs are named, or an option is of scores alone.
     """
+    for name, default in _OTHERS.items():
+        if getattr(options, "overrides" if name == "set" else name) != default:
+            raise UserError(f"--{name} is not of --holdout: leave it out; nothing was opened")
     if len(options.policies) > 1:
         raise UserError("a holdout is opened for one run: name one; others are --beside it")
     word = options.policies[0]
@@ -83,7 +91,7 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
 def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     """Open the holdout of every fold of a sweep; several seeds of a fold share the capital."""
     from hpcpod.trading.holdout import judge_files
-    from hpcpod.trading.walk import walk
+    from hpcpod.trading.walk import FOLD, by_fold, walk
 
     if [factor.path for factor in sweep.factors] != [FOLD]:
         raise UserError(f"{sweep.name}: the holdouts of a sweep are opened if it is over {FOLD}")
@@ -93,10 +101,10 @@ def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     if waiting:
         raise UserError(f"{sweep.name}: its run {waiting[0]} has not finished, and a holdout is"
                         " opened once: let all of them finish")  # fmt: skip
-    runs: dict[int, list[Run]] = {}
-    for cell in sweep.cells:
-        runs.setdefault(int(str(cell.levels[FOLD])), []).append(sweep.run(cell))
-    files = {fold: _files(each, options) for fold, each in sorted(runs.items())}
+    files = {
+        fold: _files([sweep.run(cell) for cell in same], options)
+        for fold, same in by_fold(sweep.cells).items()
+    }
     found = walk({fold: judge_files(each, _ledger(sweep)) for fold, each in files.items()})
     if options.json:
         say_json({**asdict(found), "edge": found.edge, "words": found.words})
@@ -141,19 +149,13 @@ def _show_walk(found: Walk) -> None:
     from rich.console import Console
 
     from hpcpod.run.tables import plain_table
-    from hpcpod.trading.verdict import RIVAL, cells, sharpe
+    from hpcpod.trading.walk import HEADS, fold_cells
 
     table = plain_table("the holdouts of all folds")
-    for head in ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("overfitting", justify="right")
+    for head in HEADS:
+        table.add_column(head, justify="right", no_wrap=head != HEADS[-1])
     for fold, each in found.folds.items():
-        own, rival, pbo = each.rows[0], each.row(RIVAL), each.trials and each.trials.overfitting
-        table.add_row(
-            str(fold), f"{each.first} to {each.last}", f"{own.cumulative_return:+.1%}",
-            f"{rival.cumulative_return:+.1%}", sharpe(own), cells(rival)[-1],
-            "-" if pbo is None else f"{pbo:.2f}",
-        )  # fmt: skip
+        table.add_row(*fold_cells(fold, each))
     Console(width=150, highlight=False).print(table)
     say()
     again = max(each.times for each in found.folds.values())

@@ -35,9 +35,15 @@ class Arm:
             for s in self.stories
         )
 
+    @property
+    def counted(self) -> list[Story]:
+        """Its runs, of copies of one run the first alone: see ``copies``."""
+        more = {id(story) for same in copies(self.stories) for story in same[1:]}
+        return [story for story in self.stories if id(story) not in more]
+
     def scores(self, task: str) -> list[float]:
-        """The scores of its runs on a task that have one."""
-        return [s.best.mean for s in self.stories if task_of(s) == task and s.best is not None]
+        """The scores on a task of its runs that have one, each run once."""
+        return [s.best.mean for s in self.counted if task_of(s) == task and s.best is not None]
 
 
 def task_of(story: Story) -> str:
@@ -64,7 +70,7 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
         if not name or names.count(name) > 1:
             one_task = len({task_of(story) for story in members}) == 1
             said = name or (members[0].name if one_task else "configuration")
-            name = f"{said} ({chr(65 + place % 26)})"
+            name = f"{said} ({_letters(place)})"
         told = tuple(
             replace(s, name=f"{s.name} ({s.folder})") if often[s.name] > 1 else s for s in members
         )
@@ -89,6 +95,11 @@ def differences(stories: Sequence[Story]) -> list[str]:
         names = {key for each in flat for key in each}
         found |= {key for key in names if len({each.get(key, "-") for each in flat}) > 1}
     return sorted(found)
+
+
+def _letters(place: int) -> str:
+    """A, B, ... Z, AA, AB and so on, for places from 0."""
+    return (_letters(place // 26 - 1) if place >= 26 else "") + chr(65 + place % 26)
 
 
 def _stem(names: Sequence[str]) -> str:

@@ -50,11 +50,12 @@ def comparison(stories: Sequence[Story]) -> str:
     """The page about several runs."""
     arms = arms_of(stories)
     stories = [story for arm in arms for story in arm.stories]
+    pairs = _pairs(arms)
     parts = [
-        ("summary", "In words", _words(stories, arms)),
+        ("summary", "In words", _words(stories, arms, pairs)),
         ("runs", "The runs", joined([_score_figure(arms), _runs_table(arms), _fields(arms)])),
         ("curves", "Learning", tag("div", _curves(arms), class_="figures")),
-        ("aggregate", "Aggregates over runs", _aggregates(arms)),
+        ("aggregate", "Aggregates over runs", _aggregates(arms, pairs)),
     ]
     links = contents([(name, title) for name, title, _ in parts])
     sections = [section(name, title, body) for name, title, body in parts]
@@ -63,7 +64,7 @@ def comparison(stories: Sequence[Story]) -> str:
     return page(title, links, *sections, subtitle=", ".join(map(short, tasks)))
 
 
-def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
+def _words(stories: Sequence[Story], arms: Sequence[Arm], pairs: Sequence[_Pair]) -> Markup:
     """The comparison in sentences."""
     runs = many(len(stories), "run")
     said = [
@@ -84,14 +85,14 @@ def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
         if ranked:
             means = [f"{short(arm.name)} {number(sum(s) / len(s))}" for arm, s in ranked]
             said.append(f"{short(task)}: mean score of the runs: {', '.join(means)}.")
-    said += _verdicts(_pairs(arms))
-    small = [short(arm.name) for arm in arms if len(arm.stories) < FEW]
+    said += _verdicts(pairs)
+    small = [short(arm.name) for arm in arms if len(arm.counted) < FEW]
     if small:
         said.append(
             f"Of {listed(small)} there are fewer than {FEW} runs: nothing can be said of the"
             " configuration, only of these policies. Launch it again with other seeds."
         )
-    loose = [short(arm.name) for arm in arms if len(arm.stories) >= FEW and not arm.final]
+    loose = [short(arm.name) for arm in arms if len(arm.counted) >= FEW and not arm.final]
     if loose:
         said.append(
             f"No verdict and no aggregate of {listed(loose)}: they take runs that have all finished"
@@ -100,7 +101,7 @@ def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
     for same in copies(stories):
         said.append(
             f"The same seed and the same start: {listed([short(s.name) for s in same])}. They seem"
-            " to be copies of one run, which counts once: leave the others out."
+            " to be copies of one run, which counts once in an arm: leave the others out."
         )
     open_ = [short(s.name) for s in stories if s.board.phase != "finished"]
     if open_:
@@ -257,7 +258,7 @@ def _x(story: Story, row: Any, x: Axis, clock: Axis, steps: Axis) -> float:
     return float(row.total_steps) if x is steps else story.hours[row.order]
 
 
-def _aggregates(arms: Sequence[Arm]) -> Markup:
+def _aggregates(arms: Sequence[Arm], pairs: Sequence[_Pair]) -> Markup:
     """IQM, performance profiles and probabilities of improvement, of arms with enough runs."""
     strata = _normalized(arms)
     tasks = _tasks(arms)
@@ -274,7 +275,7 @@ def _aggregates(arms: Sequence[Arm]) -> Markup:
     unit = "score, 0 the lowest and 1 the highest run of each task" if several else (
         "score of a run")  # fmt: skip
     return tag("div", _iqms(large, strata, unit), _profiles(large, strata, unit),
-               _improvements(_pairs(large)), class_="figures")  # fmt: skip
+               _improvements(pairs), class_="figures")  # fmt: skip
 
 
 def _normalized(arms: Sequence[Arm]) -> dict[str, list[list[float]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpcpod.report.axes import Axis, axis_of, number
+from hpcpod.report.holdout import folds, over_folds
 from hpcpod.report.markup import NOTHING, Markup, joined, short, tag
 from hpcpod.report.page import contents, page, section
 from hpcpod.report.plot import Cell, Plot, figure, table
@@ -33,6 +34,8 @@ def sweep_page(sweep: Sweep) -> str:
         ("interactions", "Interactions", joined([_interactions(each) for each in analyses])),
         ("runs", "The runs", table(heads, shown, f"A row for each run of the sweep{cut}")),
     ]
+    if over_folds(sweep):
+        parts.insert(1, ("holdouts", "The holdouts", folds(sweep)))
     links = contents([(name, title) for name, title, _ in parts])
     sections = [section(name, title, body) for name, title, body in parts]
     factors = listed([short(factor.path) for factor in sweep.factors])

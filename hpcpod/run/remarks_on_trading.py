@@ -28,7 +28,7 @@ def on_trading(config: RunConfig, look: Look | None) -> Iterator[str]:
     most, asked = look.most_episodes if look else None, config.round.episodes
     if most is not None and most < min(asked, _ENOUGH):
         yield (
-            f"round.episodes: the selection part has {most} windows that share no day, so a panel"
+            f"round.episodes: the selection part has {most} windows that do not overlap, so a panel"
             f" is of these, not of {asked} episodes; have shorter episodes (env.kwargs.sessions),"
             " more sessions or more markets for more of them"
         )

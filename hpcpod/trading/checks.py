@@ -128,6 +128,10 @@ def _bad_order(table: Any, row: Any) -> Iterator[Finding]:
     twice = table.duplicated(["time", "ticker"]).to_numpy()
     for at in np.flatnonzero(twice)[:NAMED]:
         yield Finding("error", int(row[at]), f"{named(at)} is there twice")
+    seconds = table[["time", "ticker"]].assign(time=table["time"].dt.as_unit("s"))
+    for at in np.flatnonzero(seconds.duplicated().to_numpy() & ~twice)[:NAMED]:
+        words = f"{named(at)} is in the same second as another bar, and times are whole seconds"
+        yield Finding("error", int(row[at]), words)
     back = (table.groupby("ticker", observed=True)["time"].diff().dt.total_seconds() < 0).to_numpy()
     for at in np.flatnonzero(back)[:NAMED]:
         yield Finding("error", int(row[at]), f"{named(at)} is older than the row before it")

@@ -22,7 +22,7 @@ _TRIES = 64
 
 class SelectionEvaluator(PanelEvaluator):
     """Scores an agent on windows of the selection part, which no pod trains on; no two windows
-    share a day, and of so many as there are none is played twice."""
+    overlap, and of so many as there are none is played twice."""
 
     def __init__(self, make: Callable[[int], VecEnv]) -> None:
         if isinstance(make, EnvFactory):

@@ -253,9 +253,11 @@ def universe(panel: MarketPanel, path: str | Path) -> MarketPanel:
     member, days = np.zeros(panel.shape, bool), panel.dates[panel.sessions]
     for row, (ticker, start, end) in enumerate(spans, 1):
         try:
-            inside = days >= day_of(start)
+            inside = days >= (first := day_of(start))
             if isinstance(end, str) and end:
-                inside &= days < day_of(end)
+                if (left := day_of(end)) < first:
+                    raise UserError(f"{ticker} enters on {start} and leaves on {end}: swap them?")
+                inside &= days < left
         except UserError as error:
             raise UserError(f"{path}: row {row}: {error}") from error
         if ticker in panel.tickers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.policy import Policy, load_policy_file
 from hpcpod.trading.backtest import Agent, Backtest, Strategy, backtest, baselines, hold
-from hpcpod.trading.ledger import Ledger, Opening, distinct
+from hpcpod.trading.ledger import Ledger, Opening, digest_of, distinct
 from hpcpod.trading.metrics import (
     YEAR,
     deflated_sharpe,
@@ -275,9 +274,8 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
         if name in baselines():
             raise UserError(f"{name} is a baseline's name: give the run beside another name")
         [rows[name]] = other.loaded(other.policies).values()
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
     return judge(
-        task, run.loaded(run.policies), run=config.name, policy="+".join(digests), ledger=ledger,
-        beside=rows, tried=run.loaded(run.tried), left=run.left,
+        task, run.loaded(run.policies), run=config.name, policy=digest_of(run.policies.values()),
+        ledger=ledger, beside=rows, tried=run.loaded(run.tried), left=run.left,
         accounts=run.loaded(run.accounts),
     )  # fmt: skip

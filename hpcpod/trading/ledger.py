@@ -8,6 +8,7 @@ embargo, a day more or a column more begins no new count.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import StorageError, UserError
-from hpcpod.storage.disk import Disk
+from hpcpod.storage.disk import Disk, probe
 from hpcpod.storage.os_errors import explain
 
 LEDGERS = "holdouts"
@@ -59,7 +60,19 @@ class Opening:
 def distinct(openings: Iterable[Opening]) -> list[Opening]:
     """One opening for each policy and stretch of days: the same look twice is no further trial,
     also where another run delivered that policy."""
-    return list({(each.policy or each.run, each.sharpe): each for each in openings}.values())
+    found = {}
+    for each in openings:  # the last digits of a ratio differ between its two ways of computing
+        found[each.policy or each.run, f"{each.sharpe:.9g}"] = each
+    return list(found.values())
+
+
+def digest_of(policies: Iterable[Path]) -> str:
+    """The beginnings of the SHA-256 of policies' files, as ``Opening.policy`` has them.
+
+    Raises:
+        OSError: one can't be read.
+    """
+    return "+".join(hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in policies)
 
 
 class Ledger:
@@ -77,12 +90,12 @@ class Ledger:
         found = []
         for path in self.path.glob("*.json"):
             try:
-                line = json.loads(path.read_text(encoding="utf-8"))
+                line = json.loads(Disk().read(path) or b"")
                 names = {key: tuple(map(str, line.pop(key))) for key in ("sources", "tickers")}
                 numbers = {key: float(line.pop(key)) for key in ("sharpe", "time")}
                 words = {key: str(value) for key, value in line.items()}
                 found.append(Opening(**names, **numbers, **words))  # type: ignore[arg-type]
-            except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            except (StorageError, ValueError, TypeError, LookupError, AttributeError) as error:
                 raise StorageError(f"{path} is no line of a ledger: {error}") from error
         return sorted(found, key=lambda each: each.time)
 
@@ -112,7 +125,9 @@ class Ledger:
         data = json.dumps(asdict(what), indent=1).encode()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            Disk().publish(self.path / name, data)
+            disk = Disk()
+            disk.scheme = probe(disk, self.path)
+            disk.publish(self.path / name, data)
         except (OSError, StorageError) as error:
             reason = explain(error) if isinstance(error, OSError) else str(error)
             raise UserError(f"can't write the ledger {self.path}: {reason}") from error

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 FIELDS = ("selection", "holdout", "embargo", "purge", "folds", "fold", "anchored")
 """Arguments of a task that say which sessions are in which part."""
-SESSIONS = ("source", "below", "since", "days", "start")
+SESSIONS = ("source", "below", "since", "days", "start", "calendar", "timezone")
 """Arguments of a market that say which sessions there are: of these a part may be a share."""
 
 

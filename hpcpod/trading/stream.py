@@ -42,7 +42,7 @@ from hpcpod.trading.exchanges import exchange
 from hpcpod.trading.features import FEATURES, compute
 from hpcpod.trading.files import is_bars
 from hpcpod.trading.holdout import agent_of, opening
-from hpcpod.trading.ledger import LEDGERS, Ledger
+from hpcpod.trading.ledger import LEDGERS, Ledger, digest_of
 from hpcpod.trading.metrics import paired_bootstrap
 from hpcpod.trading.panel import Floats, MarketPanel, day_of, is_whole
 from hpcpod.trading.rules import MEANING
@@ -103,16 +103,16 @@ class TradingStream:
                 raise UserError(
                     f"{panels[0].card.source} has no column {name}, which env.kwargs.features names"
                 )
-        whole = [self._whole(each) for each in panels]
+        whole, there = [self._whole(each) for each in panels], panels[0].dates[-1]
         if whole[0] is not panels[0]:
-            day = panels[0].dates[-1]
+            day = there
             remarks.append(f"the session of {day} is not whole yet: it is left to a later look")
         panels, dates = whole, whole[0].dates
         fresh = dates if before is None else dates[dates >= np.datetime64(before.end, "D")]
         if before is not None:
-            if dates[-1] < np.datetime64(before.end, "D") - 1:
+            if there < np.datetime64(before.end, "D") - 1:
                 raise UserError(
-                    f"{panels[0].card.source} ends on {dates[-1]}, and the last cycle has seen"
+                    f"{panels[0].card.source} ends on {there}, and the last cycle has seen"
                     f" sessions until before {before.end}: bars are missing"
                 )
             if self.digest(before) != before.digest:
@@ -165,7 +165,7 @@ class TradingStream:
         """See ``Stream``: both play the judged sessions through, the same days are resampled."""
         days, ours = self._judged_days(windows, challenger, folder)
         level, unit = self._ct.level, "bp a day"
-        words = f"sessions from {windows.train['holdout']} on"
+        words = f"of the sessions from {windows.train['holdout']} on"
         if incumbent is None:
             words = f"{len(ours)} {words}"
             return Verdict(_score(ours), None, None, None, level, unit, words)
@@ -195,7 +195,7 @@ class TradingStream:
         )
         _enough(len(moves))
         home = folder.parents[2]  # runs/, above mine.ct/cycles/0002
-        digest = hashlib.sha256(player.policy.read_bytes()).hexdigest()[:16]
+        digest = digest_of([player.policy])
         task, spread = self._task_of(windows, player, "judge"), float(moves.std(ddof=1))
         sharpe = float(moves.mean()) / spread if spread > 0 else 0.0
         line, book = opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
@@ -245,18 +245,19 @@ class TradingStream:
     def _whole(self, panel: MarketPanel) -> MarketPanel:
         """The panel without its last session, while bars of it may still come.
 
-        By a calendar its close has to be past, and bars of parts of a day have to reach it. Without
-        one, these have to be as many as there usually are, and of daily bars the day in UTC has to
-        be past. Once a later session is there, all before it are whole.
+        By a calendar its close has to be past, and bars of parts of a day have to reach as near to
+        it as those of the five sessions before, in the median. Without one, these have to be as
+        many as there usually are, and of daily bars the day in UTC has to be past. Once a later
+        session is there, all before it are whole.
         """
         source = str(self._task.market.get("source", "synthetic"))
         if not is_bars(source) or len(panel.dates) < 2:
             return panel
-        day, close = panel.dates[-1], _close(panel, self._task.market.get("calendar", "XNYS"))
+        day, closes = panel.dates[-1], _closes(panel, self._task.market.get("calendar", "XNYS"))
         daily, now = _daily(panel), np.datetime64(int(time.time()), "s")
-        if close is not None:  # bars are named by their end, or by their beginning
-            reached = panel.times[-1] + np.median(np.diff(panel.times[-100:])) >= close
-            whole = now >= close and (daily or reached)
+        if closes is not None:
+            missing = closes - panel.times[_last_bars(panel, len(closes))]
+            whole = now >= closes[-1] and (daily or missing[-1] <= np.median(missing[:-1]))
         elif daily:
             whole = now >= day + np.timedelta64(1, "D")
         else:
@@ -342,14 +343,21 @@ def _daily(panel: MarketPanel) -> bool:
     return len(panel.times) == len(panel.dates)
 
 
-def _close(panel: MarketPanel, calendar: object) -> np.datetime64 | None:
-    """The end of the panel's last session by a calendar, UTC; None: there is no calendar."""
+def _closes(panel: MarketPanel, calendar: object) -> npt.NDArray[np.datetime64] | None:
+    """The ends of the panel's last six sessions by a calendar, UTC; None: there is no calendar."""
     if calendar is None:
         return None
-    day = panel.dates[-1]
-    made = exchange(str(calendar), day, day)
-    close: np.datetime64 = np.datetime64(made.session_close(str(day)).tz_localize(None), "s")
-    return close
+    days = panel.dates[-6:]
+    made = exchange(str(calendar), days[0], days[-1])
+    ends = [made.session_close(str(day)).tz_localize(None) for day in days]
+    return np.array(ends, "datetime64[s]")
+
+
+def _last_bars(panel: MarketPanel, sessions: int) -> npt.NDArray[np.int64]:
+    """The rows of the last bars of the last so many sessions."""
+    numbers = np.arange(len(panel.dates) - sessions, len(panel.dates))
+    rows: npt.NDArray[np.int64] = np.searchsorted(panel.sessions, numbers, side="right") - 1
+    return rows
 
 
 def _enough(days: int) -> None:

@@ -130,7 +130,8 @@ def _limits(
         most = np.where(open_for_trade, np.floor(panel.volume[after] * rules.participation), 0.0)
     has_close = np.isfinite(panel.close)
     last = len(panel.times) - 1 - has_close[::-1].argmax(0)
-    gone = after[:, None] > last
+    # A stock whose last bar is of the last session may trade again: the panel ends there.
+    gone = (after[:, None] > last) & (panel.sessions[last] < panel.sessions[-1])
     fill = np.where(open_for_trade, price[after], panel.marks[rows])
     buyable = np.where(panel.member[after] & panel.member[rows], most, 0.0)
     return buyable, np.where(gone, np.inf, most), fill

@@ -90,7 +90,7 @@ class Task:
     """Permute the days of fit, and those of selection, by this seed; the holdout stays as it is. A
     baseline: what is learned so can't come from the past."""
     apart: bool = False
-    """Episodes begin an episode apart, so that no two share a day; false: at every decision."""
+    """Episodes begin an episode apart, so that no two overlap; false: at every decision."""
     features: tuple[str, ...] = FEATURES
     """Names of features and of the panel's extra numbers, or paths of functions."""
     sessions: int = 5
@@ -153,7 +153,8 @@ class Task:
         own = parts[PARTS.index(self.part)]
         panel = whole if own.stop == len(whole.dates) else whole.below(whole.dates[own.stop])
         if self.shuffle is not None and self.part != "holdout":
-            blocks = [each for each in (parts.selection.start,) if each < own.stop]
+            begins = (parts.fit.start, parts.selection.start)
+            blocks = [each for each in begins if 0 < each < own.stop]
             panel = shuffled(panel, blocks, self.shuffle)
         return panel, own.start
 

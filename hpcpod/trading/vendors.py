@@ -138,17 +138,19 @@ def _message(error: HTTPError) -> str:
 
 class Wrds:
     """CRSP's daily stock file at WRDS, adjusted for splits alone, with a stock's name at each time:
-    delisted ones are in it.
+    delisted ones are in it, without the return of their delisting. A name that two stocks have had
+    in the time is refused.
 
     The user's name is ``WRDS_USERNAME`` of the environment, the password as ``~/.pgpass`` has it.
     """
 
     QUERY = """
-        select d.date, n.ticker, d.openprc, d.askhi, d.bidlo, d.prc, d.vol, d.cfacpr, d.cfacshr
+        select d.date, n.ticker, d.permno, d.openprc, d.askhi, d.bidlo, d.prc, d.vol,
+            d.cfacpr, d.cfacshr
         from crsp.dsf d join crsp.stocknames n
         on n.permno = d.permno and d.date >= n.namedt and d.date <= n.nameenddt
         where n.ticker in ({marks}) and d.date >= {mark} and d.date < {mark}
-        order by d.date, n.ticker
+        order by d.date, n.ticker, d.permno
     """
 
     def __init__(self, connect: Callable[[], Any] | None = None, mark: str = "%s") -> None:
@@ -163,7 +165,13 @@ class Wrds:
         with closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(query, [*tickers, start, end])
-            for day, ticker, opened, high, low, close, volume, price, shares in cursor:
+            stocks: dict[str, int] = {}
+            for day, ticker, permno, opened, high, low, close, volume, price, shares in cursor:
+                if stocks.setdefault(str(ticker), permno) != permno:
+                    raise UserError(
+                        f"wrds has two stocks by the name of {ticker}, permno {stocks[ticker]} and,"
+                        f" on {str(day)[:10]}, {permno}: take dates that have one of them"
+                    )
                 if None in (opened, high, low, close) or min(opened, high, low, close) <= 0:
                     continue
                 at = datetime.fromisoformat(str(day)[:10])

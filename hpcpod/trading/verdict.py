@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcpod.errors import StorageError
 from hpcpod.records.codec import decode
+from hpcpod.storage.disk import Disk
 from hpcpod.trading.ledger import Opening, distinct
 
 BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
@@ -87,11 +89,15 @@ class Trials:
     def words(self) -> str:
         """The result in a sentence or two."""
         cut = f" ({self.left} more were not played)" if self.left else ""
+        one = self.policies == 1
+        among = "the one policy" if one else f"the best of {self.policies} policies"
         said = (
-            f"On the {self.days} days of the selection part the best of {self.policies}"
-            f" policies{cut}, {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f}"
-            f" [{self.low:+.2f}, {self.high:+.2f}] bp a day; these days chose it"
+            f"On the {self.days} days of the selection part {among} played{cut}, {self.best}, has"
+            f" {self.ahead:+.2f} [{self.low:+.2f}, {self.high:+.2f}] bp a day against buy-and-hold"
         )
+        if one:
+            return f"{said}."
+        said += "; these days chose it"
         if self.overfitting is None:
             return f"{said}. They are too few for a probability of backtest overfitting."
         return (
@@ -188,8 +194,8 @@ def verdicts(ledger: Path, run: str) -> list[Verdict]:
     found = []
     for path in ledger.glob("*.verdict"):
         try:
-            each = decode(Verdict, json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):
+            each = decode(Verdict, json.loads(Disk().read(path) or b""))
+        except (StorageError, ValueError, TypeError, RecursionError):
             continue  # the line of the opening counts, whatever has become of this
         if each.openings and each.openings[-1].run == run:
             found.append(each)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcpod.errors import UserError
 from hpcpod.tournament.statistics import interval
 from hpcpod.trading.metrics import stationary_bootstrap
-from hpcpod.trading.verdict import Verdict, compared
+from hpcpod.trading.verdict import RIVAL, Verdict, cells, compared, sharpe
+
+if TYPE_CHECKING:
+    from hpcpod.run.sweeps.design import Cell
+
+FOLD = "env.kwargs.fold"
+"""The one factor of a sweep over folds."""
+HEADS = ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day", "overfitting")
+"""Of a table of folds."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,25 @@ class Walk:
             f" {len(self.folds)} folds; with each fold as one number"
             f" [{self.hold.fold_low:+.2f}, {self.hold.fold_high:+.2f}]"
         )
+
+
+def by_fold(sweep: Sequence[Cell]) -> dict[int, list[Cell]]:
+    """A sweep's cells by their fold; several seeds of a fold are judged as one."""
+    found: dict[int, list[Cell]] = {}
+    for cell in sweep:
+        found.setdefault(int(str(cell.levels[FOLD])), []).append(cell)
+    return dict(sorted(found.items()))
+
+
+def fold_cells(fold: int, verdict: Verdict) -> list[str]:
+    """A fold's verdict as text, below ``HEADS``."""
+    own, rival, trials = verdict.rows[0], verdict.row(RIVAL), verdict.trials
+    chance = None if trials is None else trials.overfitting
+    return [
+        str(fold), f"{verdict.first} to {verdict.last}", f"{own.cumulative_return:+.1%}",
+        f"{rival.cumulative_return:+.1%}", sharpe(own), cells(rival)[-1],
+        "-" if chance is None else f"{chance:.2f}",
+    ]  # fmt: skip
 
 
 def walk(folds: Mapping[int, Verdict]) -> Walk:

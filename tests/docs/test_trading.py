@@ -55,6 +55,8 @@ def test_its_folds_are_judged_together_on_windows_of_their_own(
     small = [each for change in SMALL for each in ("--set", change)]
     launched = said_here(capsys, "hpcpod", "launch", "folds.yaml", *small)
     assert launched.count("finished (env_steps)") == 2
+    said_here(capsys, "hpcpod", "report", "folds", "-o", "before.html")
+    assert "None was opened yet" in Path("before.html").read_text(encoding="utf-8")
     found = json.loads(said_here(capsys, "hpcpod", "evaluate", "folds", "--holdout", "--json"))
     # The last 125 of 250 weekdays from 2000-01-03 on are five windows of 25.
     days = {fold: (each["first"], each["last"]) for fold, each in found["folds"].items()}
@@ -63,3 +65,7 @@ def test_its_folds_are_judged_together_on_windows_of_their_own(
     assert {len(each["gaps"]) for each in found["folds"].values()} == {25}
     assert len(list((tmp_path / "runs/holdouts").glob("*.json"))) == 2
     assert "of 2 folds" in found["words"]
+    said_here(capsys, "hpcpod", "report", "folds", "-o", "after.html")
+    told = Path("after.html").read_text(encoding="utf-8")
+    assert "over 50 days, and ahead of buy-and-hold in" in told
+    assert all(f"{first} to {last}" in told for first, last in days.values())

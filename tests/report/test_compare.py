@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcpod.config.schema import EnvConfig
-from hpcpod.report.arms import arms_of, differences
+from hpcpod.report.arms import _letters, arms_of, differences, task_of
 from hpcpod.report.compare import comparison
 from hpcpod.report.story import Story
 from tests.report.conftest import Page
@@ -80,6 +80,20 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(story: Story) -> None:
     for run in (one, other):
         assert f"a-0 ({run.folder})"[-30:] in text
     assert f"({third.folder})"[-30:] not in text
+
+
+def test_arms_beyond_z_have_names_of_their_own() -> None:
+    assert [_letters(place) for place in (0, 25, 26, 27, 701, 702)] == [
+        "A", "Z", "AA", "AB", "ZZ", "AAA",
+    ]  # fmt: skip
+
+
+def test_a_copy_counts_once(story: Story) -> None:
+    one, other = several(story, "a", [1, 5])
+    copy = replace(one, name="copied")
+    (arm,) = arms_of([one, other, copy])
+    assert len(arm.stories) == 3 and arm.counted == [one, other]
+    assert arm.scores(task_of(one)) == [1, 5]
 
 
 def test_a_copy_of_a_run_is_warned_of(story: Story) -> None:

@@ -141,6 +141,7 @@ def changed(table: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFr
 
 TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
 NO_CURRENCY = bars().assign(currency=[None] + ["USD"] * 5)
+SAME_SECOND = ["2021-11-24 15:00:00.1+00:00", "2021-11-24 15:00:00.9+00:00"]
 WIDE = pd.DataFrame({"date": DAYS, "X": [1.0, 2.0, 3.0], "Y": [4.0, 0.0, 6.0], "Z": 1.0})
 
 
@@ -153,6 +154,7 @@ WIDE = pd.DataFrame({"date": DAYS, "X": [1.0, 2.0, 3.0], "Y": [4.0, 0.0, 6.0], "
         (changed(bars(), 5, "High", 10.5), "row 5: open or close of A .* is outside high and low"),
         (changed(bars(), 6, "Volume", -3.0), "row 6: volume of B .* is -3"),
         (bars().iloc[[0, 1, 2, 2, 3]], "row 4: A at 2021-11-26 .* is there twice"),
+        (bars("A", SAME_SECOND), "row 2: A at .* is in the same second as another bar, and times"),
         (bars().iloc[[0, 2, 1, 3, 5, 4]].iloc[[2, 0, 1, 3, 5, 4]], None),
         (bars("A").iloc[[0, 2, 1]], "row 3: A at 2021-11-26 .* is older than the row before it"),
         (bars("A", ["2021-11-24", "2021-11-25"]), "row 2: 2021-11-25 is no session of XNYS"),
@@ -233,6 +235,12 @@ def test_a_universe_is_as_of_its_time(tmp_path: Path) -> None:
     spans.write_text("ticker,start,end\nA,2021-01-01,\nB,soon,\n")
     with pytest.raises(UserError, match="row 2: expected a date such as 2019-05-13, got 'soon'"):
         universe(panel, spans)
+    spans.write_text("ticker,start,end\nA,2021-01-01,2020-01-01\n")
+    with pytest.raises(UserError, match="row 1: A enters on 2021-01-01 and leaves on 2020-01-01"):
+        universe(panel, spans)
+    spans.write_text("ticker,start,end\nA,2021-01-01,2021-01-01\nB,2021-01-01,\n")
+    found = universe(panel, spans).member
+    assert not found[:, 0].any() and found[:, 1].all()
     spans.write_text("name\nA\n")
     with pytest.raises(UserError, match="is no universe"):
         universe(panel, spans)

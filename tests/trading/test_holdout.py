@@ -16,6 +16,7 @@ from hpcpod.errors import StorageError, UserError
 from hpcpod.run.sweeps.folder import home_of
 from hpcpod.trading.backtest import Agent, backtest, cash, hold
 from hpcpod.trading.holdout import Files, judge, judge_files
+from hpcpod.trading.ledger import Ledger, Opening, distinct
 from hpcpod.trading.metrics import overfitting, paired_bootstrap
 from hpcpod.trading.sources import markets
 from hpcpod.trading.task import Task, task_of
@@ -187,6 +188,22 @@ def test_members_share_a_bar_s_volume() -> None:
     assert both.exposure == pytest.approx(alone.exposure, rel=0.05)
 
 
+def test_a_ledger_on_a_filesystem_without_hard_links_is_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcpod.trading.ledger.probe", lambda disk, folder: "directory")
+    told = judge(task(), {"a": follow}, run="one", policy="p", ledger=tmp_path)
+    assert all(path.is_dir() for path in tmp_path.glob("*.*"))
+    assert [each.policy for each in Ledger(tmp_path).openings()] == ["p"]
+    assert [each.words for each in verdicts_of(tmp_path, "one")] == [told.words]
+
+
+def test_a_ratio_that_was_computed_in_another_way_is_no_other_trial() -> None:
+    line = Opening("one", "p", ("a",), ("A",), "2020-01-01", "2020-02-01", 0.1 + 0.2)
+    assert len(distinct([line, replace(line, sharpe=0.3)])) == 1
+    assert len(distinct([line, replace(line, sharpe=0.31)])) == 2
+
+
 def test_a_ledger_that_can_t_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't write the ledger"):
@@ -236,13 +253,13 @@ def test_the_policies_of_a_run_are_judged_together_on_the_selection_part() -> No
     assert told.overfitting is not None
     assert told.overfitting < 0.05
     assert 0 < told.low < told.ahead < told.high
-    assert "of 10 policies, good, is ahead of buy-and-hold by +" in told.words
+    assert "the best of 10 policies played, good, has +" in told.words
     assert "Probability of backtest overfitting among them: 0.0" in told.words
     alone = judge(task(), {"a": follow}, tried={"a": follow}, left=7).trials
     assert alone is not None
     assert alone.overfitting is None
-    assert "too few" in alone.words
-    assert "the best of 1 policies (7 more were not played), a," in alone.words
+    assert "overfitting" not in alone.words and "chose" not in alone.words
+    assert "the one policy played (7 more were not played), a, has" in alone.words
 
 
 def test_a_failure_in_the_selection_part_costs_no_opening(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_that_a_panel_has_fewer_episodes_is_remarked_on() -> None:
     assert look.most_episodes == 4
     [said] = on_trading(config(), look)
     assert said.startswith(
-        "round.episodes: the selection part has 4 windows that share no day, so a panel is of"
+        "round.episodes: the selection part has 4 windows that do not overlap, so a panel is of"
         " these, not of 32 episodes"
     )
 

@@ -58,3 +58,17 @@ def test_a_task_shuffles_what_is_learned_from_and_never_its_holdout() -> None:
         assert one.digest() != other.digest()
         assert one.close[-1] == pytest.approx(other.close[-1])
         assert one.ceiling == other.ceiling
+
+
+def test_days_before_fit_stay_out_of_it_where_it_moves_ahead() -> None:
+    given: dict[str, Any] = {
+        "market": {"stocks": 2, "days": 120, "minutes": 7}, "features": ["signal"], "stride": 3,
+        "embargo": 1, "folds": 3, "fold": 3, "anchored": False, "part": "fit",
+    }  # fmt: skip
+    (one, begins), (other, _) = (
+        task_of("trading", {**given, "shuffle": seed}).panels()[0] for seed in (1, None)
+    )
+    assert begins > 0 and one.digest() != other.digest()
+    for own in (one.sessions >= begins, one.sessions < begins):
+        mixed, plain = (np.sort(each.extra["signal"][own], axis=None) for each in (one, other))
+        assert mixed.tolist() == plain.tolist()

@@ -19,7 +19,7 @@ from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.holdout import judge
 from hpcpod.trading.ledger import LEDGERS
-from hpcpod.trading.splits import Split, split
+from hpcpod.trading.splits import Split, moved, split
 from hpcpod.trading.task import task_of
 from tests.run.continuous.worlds import drive
 from tests.support.command_line import refusal
@@ -162,6 +162,9 @@ def test_a_holdout_that_is_too_short_is_refused_by_launch_and_by_evaluate(
     daily_bars(file, 40)
     checked = check(read_config("short.yaml"), probe=False)
     drive(Run(create_run(checked.resolved, tmp_path / "runs")))
+    for option in (["--keep", "last"], ["--top", "3"], ["--csv", "a.csv"], ["--seeds", "5"]):
+        told = refusal(capsys, "evaluate", "short", "--holdout", *option)
+        assert f"{option[0]} is not of --holdout: leave it out; nothing was opened" in told
     daily_bars(file, 32)
     assert said in refusal(capsys, "evaluate", "short", "--holdout")
     assert not (tmp_path / "runs" / LEDGERS).exists()
@@ -207,3 +210,9 @@ def test_shares_of_a_file_that_grows_are_other_bars(tmp_path: Path) -> None:
     before = TradingVecEnv("trading", 1, kwargs=kwargs).spec.engine
     daily_bars(file, 64)
     assert TradingVecEnv("trading", 1, kwargs=kwargs).spec.engine != before
+
+
+@pytest.mark.parametrize("name", ["calendar", "timezone"])
+def test_another_calendar_moves_parts_that_are_shares(name: str) -> None:
+    own = {"selection": 0.5, "holdout": 0.7, "market": {"source": "a.csv"}}
+    assert moved(own, {"market": {"source": "a.csv", name: "other"}}) == f"market.{name}"

@@ -95,30 +95,32 @@ def test_a_session_that_still_goes_on_is_left_to_a_later_look(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("daily", "last", "whole"),
+    ("before", "last", "whole"),
     [
-        (False, "2024-07-03T16:58", False),
-        (False, "2024-07-03T17:00", True),  # XNYS closes at 13:00 in New York on that day
-        (True, "2024-07-03", True),
-        (True, "2150-07-02", False),
+        # XNYS closes at 20:00 UTC on the second of July, at 17:00 on the third.
+        ("2024-07-02T20:00", "2024-07-03T16:58", False),
+        ("2024-07-02T20:00", "2024-07-03T16:59", False),
+        ("2024-07-02T20:00", "2024-07-03T17:00", True),
+        ("2024-07-02T19:59", "2024-07-03T16:59", True),  # bars are named by their beginnings
+        ("2024-07-02", "2024-07-03", True),
+        ("2150-07-01", "2150-07-02", False),
     ],
 )
 def test_a_calendar_says_when_a_session_is_whole(
-    tmp_path: Path, daily: bool, last: str, whole: bool
+    tmp_path: Path, before: str, last: str, whole: bool
 ) -> None:
-    step = np.timedelta64(1, "D" if daily else "m")
-    times = (np.datetime64(last, "m") - np.arange(200)[::-1] * step).astype("datetime64[s]")
-    day = times[-1].astype("datetime64[D]")
-    dates, sessions = day - np.arange(2)[::-1], np.arange(200) // 100
-    if daily:
-        dates, sessions = times.astype("datetime64[D]"), np.arange(200)
-    flat = np.ones((200, 1))
+    ends = np.array([before, last], "datetime64[m]")
+    bars_of_each = 100 if "T" in last else 1
+    back = np.arange(bars_of_each)[::-1] * np.timedelta64(1, "m")
+    times = (ends[:, None] - back).ravel().astype("datetime64[s]")
+    dates, sessions = ends.astype("datetime64[D]"), np.repeat([0, 1], bars_of_each)
+    flat = np.ones((len(times), 1))
     panel = MarketPanel(
         ("A",), times, sessions, dates, flat, flat, flat, flat, flat, flat > 0, bars().card
     )
     made = stream(tmp_path / "bars.parquet")
     made._task = replace(made._task, market={"source": "bars.parquet", "calendar": "XNYS"})
-    assert (made._whole(panel).dates[-1] == day) == whole
+    assert (made._whole(panel).dates[-1] == dates[-1]) == whole
 
 
 def test_what_an_action_means_is_the_policys_and_what_it_costs_is_the_days(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ def test_days_are_paired_by_their_dates(tmp_path: Path, monkeypatch: pytest.Monk
     verdict = made.judge(windows, Player(file, env), Player(other, env), folder)
     assert verdict.incumbent is not None and verdict.ahead == pytest.approx(0, abs=1e-9)
     assert verdict.challenger.mean == pytest.approx(verdict.incumbent.mean)
-    assert verdict.challenger.count == 5 and verdict.words.startswith("5 sessions from ")
+    assert verdict.challenger.count == 5 and verdict.words.startswith("5 of the sessions from ")
 
 
 def test_a_holdout_that_a_cycle_trains_on_is_told(tmp_path: Path) -> None:

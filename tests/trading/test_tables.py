@@ -19,7 +19,7 @@ from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.tables import Tables, tables
 from hpcpod.trading.task import task_of
-from tests.trading.small import daily
+from tests.trading.small import daily, minutes
 
 UP = np.linspace(10.0, 20.0, 12)
 
@@ -50,6 +50,17 @@ def test_a_stock_is_paid_out_at_its_last_close() -> None:
     assert can(found.buyable) == [False] + [True] * 4 + [False] * 6
     assert set(found.fill[5:, 1].tolist()) == {UP[5]}
     assert set(found.mark[5:, 1].tolist()) == {UP[5]}
+
+
+def test_a_stock_whose_last_bar_is_of_the_last_session_may_only_pause() -> None:
+    close = np.full((2, 6, 2), 10.0)
+    close[1, 3:, 1] = np.nan
+    found = made(minutes(close, volume=1000.0), participation=0.1)
+    assert found.sellable[:, 1].tolist()[-4:] == [100.0, 0.0, 0.0, 0.0]
+    close = np.concatenate([close, close[:1]])
+    close[2, :, 1] = np.nan  # and on the next day it is gone
+    gone = made(minutes(close, volume=1000.0), participation=0.1)
+    assert gone.sellable[8:, 1].tolist() == [np.inf] * len(gone.sellable[8:])
 
 
 def test_a_stock_that_is_listed_later_moves_nobody_s_start() -> None:

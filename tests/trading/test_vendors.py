@@ -197,6 +197,18 @@ def test_crsp_s_days_are_adjusted_and_named_as_they_were(tmp_path: Path) -> None
         fetched(Wrds(crsp, mark="?"), ["AA"], "2020-01-01", "2020-01-09", "minute")
 
 
+def test_a_name_that_two_stocks_have_had_is_refused_with_its_date() -> None:
+    def reused() -> sqlite3.Connection:
+        made = crsp()
+        made.execute("insert into crsp.stocknames values (3, 'AA', '2021-01-04', '2022-01-01')")
+        made.execute("insert into crsp.dsf values (3, '2021-01-04', 7, 7, 7, 7, 7, 1, 1)")
+        return made
+
+    said = "two stocks by the name of AA, permno 1 and, on 2021-01-04, 3"
+    with pytest.raises(UserError, match=said):
+        fetched(Wrds(reused, mark="?"), ["AA"], "2020-01-01", "2021-02-01")
+
+
 @pytest.mark.parametrize("column", ["cfacpr", "cfacshr"])
 @pytest.mark.parametrize("value", ["null", "0"])
 def test_a_bar_without_its_adjustment_is_refused_with_its_date(column: str, value: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.continuous import seconds_of
+from hpcpod.config.decoder import encode as plain
 from hpcpod.config.loader import to_mapping
 from hpcpod.config.resolved import versions
 from hpcpod.config.schema import CtConfig, RunConfig
@@ -24,7 +25,16 @@ from hpcpod.records.codec import encode
 from hpcpod.records.records import stable_hash
 from hpcpod.run import preflight
 from hpcpod.run.best_policy import Kept, kept
-from hpcpod.run.continuous.entries import Decision, Drift, Kind, Outcome, Plan, Version, named
+from hpcpod.run.continuous.entries import (
+    Decision,
+    Drift,
+    Kind,
+    Outcome,
+    Plan,
+    Version,
+    as_planned,
+    named,
+)
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds, require_same_spaces
 from hpcpod.run.continuous.incumbent import (
     player_of,
@@ -33,6 +43,7 @@ from hpcpod.run.continuous.incumbent import (
     require_plays,
 )
 from hpcpod.run.continuous.registry import POLICY, Registry, digest_of, writable
+from hpcpod.run.continuous.schedule import wait_of
 from hpcpod.run.continuous.training import trained, weights_of
 from hpcpod.run.policy_folder import facts_of
 from hpcpod.run.run import Run
@@ -52,9 +63,6 @@ from hpcpod.tournament.continuous.stream import (
 
 log = logging.getLogger(__name__)
 
-EARLY = 0.05
-"""Share of ``ct.every`` by which a cycle may come early: cron's clock has seconds of jitter, and a
-daily one would be left out every other day."""
 Tell = Callable[[str], object]
 
 
@@ -132,13 +140,10 @@ class Cycle:
 
     def advance(self, force: bool, fresh: bool, probe: bool) -> Outcome:
         """See the function ``advance``."""
-        plan, remarks = self.open(), tuple[str, ...]()
-        if plan is None:
-            begun = self._begun(force, fresh, probe)
-            if isinstance(begun, Outcome):
-                return begun
-            plan, remarks = begun
-        return replace(self._ended(plan), remarks=remarks)
+        plan = self.open() or self._begun(force, fresh, probe)
+        if isinstance(plan, Outcome):
+            return plan
+        return replace(self._ended(plan), remarks=plan.remarks)
 
     def open(self) -> Plan | None:
         """The cycle that has begun and not ended."""
@@ -146,20 +151,21 @@ class Cycle:
         done = {each.cycle for each in self._registry.decisions()}
         return plans[-1] if plans and plans[-1].cycle not in done else None
 
-    def _begun(self, force: bool, fresh: bool, probe: bool) -> Outcome | tuple[Plan, Any]:
+    def _begun(self, force: bool, fresh: bool, probe: bool) -> Outcome | Plan:
         registry = self._registry
         plans, config, current = registry.plans(), registry.config, registry.current
         number, last = len(plans) + 1, plans[-1] if plans else None
         ct = require_ct(config)
         if ct.every is not None and last is not None and not force:
-            every = seconds_of(ct.every)
-            left = last.time + every - time.time()
-            if left > EARLY * every:
+            left = wait_of(last.time, seconds_of(ct.every), time.time())
+            if left > 0:
                 words = f"the next cycle begins in {duration(left)}, by ct.every"
                 return Outcome("not due", words, last.cycle, current)
         self._tell("looks for news")
         stream = stream_of(config)
-        look = stream.look(None if last is None else last.windows, number)
+        # While nothing is deployed no gate asks for new sessions.
+        seen = None if last is None or (force and current is None) else last.windows
+        look = stream.look(seen, number)
         if look.windows is None or not (look.due or force):
             before = None if last is None else last.cycle
             return Outcome("not due", look.why, before, current, look.remarks)
@@ -177,8 +183,11 @@ class Cycle:
         spec = preflight.check(of_run, source=registry.name, probe=probe).spec
         if parent is not None and spec and isinstance(stream, FreshSeeds):
             require_same_spaces(registry.policy(parent.number), spec, of_run.env)
-        plan = Plan(number, to_mapping(of_run), look.windows, current, look.why, time.time())
-        return registry.publish_plan(plan), tuple(remarks)
+        plan = Plan(
+            number, to_mapping(of_run), look.windows, current, look.why, time.time(),
+            remarks=tuple(remarks), ct=plain(ct),
+        )  # fmt: skip
+        return registry.publish_plan(plan)
 
     def _ended(self, plan: Plan) -> Outcome:
         registry = self._registry
@@ -188,7 +197,7 @@ class Cycle:
             policy = kept(run.folder)
         except UserError as error:
             return self._decided(plan, "failed", str(error))
-        stream = stream_of(registry.config)
+        stream = stream_of(as_planned(registry.config, plan))
         try:
             self._drift(plan, stream)
             verdict = self._verdict(plan, stream, run, policy)
@@ -231,7 +240,7 @@ class Cycle:
 
     def _drift(self, plan: Plan, stream: Stream) -> None:
         registry, path = self._registry, self._registry.cycle(plan.cycle) / "drift.json"
-        if plan.parent is None or registry.found(Drift, path) is not None:
+        if plan.parent is None or registry.drift(plan.cycle) is not None:
             return
         self._tell(f"cycle {plan.cycle}: looks for drift")
         try:
@@ -285,7 +294,7 @@ class Cycle:
             ledger = registry.decisions()
             ended = next((each for each in ledger if each.cycle == plan.cycle), None)
             if ended is not None:
-                registry.follow()
+                registry.try_to_follow()
                 return self._outcome(ended)
             current = ledger[-1].current if ledger else None
             if kind == "promoted" and current != plan.parent:
@@ -390,8 +399,3 @@ def _own_score(policy: Kept) -> Verdict:
         raise UserError("the run has no score that could be taken over")
     own = Score(score["mean"], score["low"], score["high"], score["episodes"])
     return Verdict(own, None, None, None, 0.05, "return", "its run's own evaluation")
-
-
-def drift_of(registry: Registry, cycle: int) -> Drift | None:
-    """The report on drift of a cycle; None if it has none."""
-    return registry.found(Drift, registry.cycle(cycle) / "drift.json")

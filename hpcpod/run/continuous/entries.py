@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from hpcpod.config.loader import from_plain
+from hpcpod.config.schema import CtConfig, RunConfig
 from hpcpod.tournament.continuous.drift import Shift
 from hpcpod.tournament.continuous.stream import Verdict, Windows
 
@@ -29,6 +31,10 @@ class Plan:
     """Unix time in seconds."""
     adopted: str = ""
     """The folder of a run that was there already, whose policy is taken instead; or empty."""
+    remarks: tuple[str, ...] = ()
+    """On its data, told when it ends: by then another process may work on it."""
+    ct: Mapping[str, object] | None = None
+    """The section of the configuration then, as plain data; None: an older version wrote it."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,13 @@ class Outcome:
     current: int | None
     """The version that is deployed now."""
     remarks: tuple[str, ...] = ()
+
+
+def as_planned(config: RunConfig, plan: Plan) -> RunConfig:
+    """A registry's configuration with the section ``ct`` that a cycle has begun with."""
+    if plan.ct is None:
+        return config
+    return replace(config, ct=from_plain(CtConfig, plan.ct, f"the plan of cycle {plan.cycle}"))
 
 
 def named(number: int) -> str:

@@ -83,7 +83,7 @@ class Deployment:
     def drift(self) -> Drift | None:
         """The report on drift of the last cycle; None if it has none."""
         plans = self.registry.plans()
-        return cycle.drift_of(self.registry, plans[-1].cycle) if plans else None
+        return self.registry.drift(plans[-1].cycle) if plans else None
 
 
 @door(run=str, runs=str | None, site=str | None)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -34,12 +35,14 @@ from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
 from hpcpod.records.codec import encode
-from hpcpod.run.continuous.entries import Decision, Kind, Plan, Version, named
+from hpcpod.run.continuous.entries import Decision, Drift, Kind, Plan, Version, named
 from hpcpod.run.home import runs_home
 from hpcpod.storage.checksummed import pack, unpack, unpack_record
 from hpcpod.storage.disk import TEMPORARY, Disk, explained, probe, unique
 from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.ownership import Ownership, read_config
+
+log = logging.getLogger(__name__)
 
 DOCUMENT = "ct.json"
 CURRENT = "current"
@@ -115,6 +118,10 @@ class Registry:
         """A record; None if it was not published yet."""
         return self._record(kind, path)
 
+    def drift(self, cycle: int) -> Drift | None:
+        """The report on drift of a cycle; None if it has none."""
+        return self._record(Drift, self.cycle(cycle) / "drift.json")
+
     def decisions(self) -> list[Decision]:
         """The ledger, oldest first."""
         return self._series(Decision, self._decision)
@@ -150,8 +157,15 @@ class Registry:
         number = len(self.decisions()) + 1 if number is None else number
         line = Decision(number, kind, version, current, why, time.time(), unique(), cycle)
         done = self.disk.publish(self._decision(number), pack(encode(line), indent=1))
-        self.follow()
+        self.try_to_follow()
         return done
+
+    def try_to_follow(self) -> None:
+        """``follow``, where the ledger counts already, and each later call comes here again."""
+        try:
+            self.follow()
+        except StorageError as error:
+            log.error("%s does not follow the ledger yet: %s", self.path / CURRENT, error)
 
     def follow(self) -> None:
         """Have ``current`` point to what the ledger says."""
@@ -292,6 +306,7 @@ def create(config: RunConfig, made_from: str, home: Path | None = None) -> Regis
                 disk.make_folder(folder)
             disk.close(path)
             disk.scheme = probe(disk, path / "cycles")
+            _try_a_link(path)
             document = _document(config, disk.scheme, made_from, Path.cwd())
             disk.publish(path / DOCUMENT, pack(document, indent=1))
         except StorageError as error:
@@ -303,6 +318,18 @@ def create(config: RunConfig, made_from: str, home: Path | None = None) -> Regis
             f" {made_from} another name than {config.name}"
         )
     return found
+
+
+def _try_a_link(folder: Path) -> None:
+    """See that what is deployed can be linked to in a folder.
+
+    Raises:
+        StorageError: its filesystem has no symbolic links.
+    """
+    link = folder / (TEMPORARY + unique())
+    with explained("make a symbolic link in", folder):
+        link.symlink_to("versions")
+        link.unlink()
 
 
 def _document(config: RunConfig, scheme: str, made_from: str, cwd: Path) -> dict[str, Any]:

@@ -17,6 +17,10 @@ from hpcpod.launchers.slurm.templates import load, render
 from hpcpod.records.records import Intent, stable_hash
 from hpcpod.run.continuous.registry import Registry, writable
 
+EARLY, JITTER = 0.05, 30.0
+"""Share of ``ct.every`` by which a cycle may come early, and seconds by which it may in any case,
+up to half of it: clocks have jitter and jobs take seconds to start, so that a daily cycle would be
+left out every other day, and one of each minute every other minute."""
 TEMPLATE = "ct.sbatch"
 _ALIVE = "PENDING,CONFIGURING,RUNNING,SUSPENDED"
 
@@ -64,6 +68,18 @@ class CycleLauncher(SlurmLauncher):
         words = ("-h", "--me", f"--name={self.job_name}", "-t", _ALIVE, "-o", "%A")
         said = self._ask("squeue", *words)
         return [job for job in said.split() if job != os.environ.get("SLURM_JOB_ID")]
+
+
+def wait_of(last: float, every: float, now: float) -> float:
+    """Seconds until the next cycle is due; 0: it may begin.
+
+    Args:
+        last: Unix time at which the last one began.
+        every: seconds from one to the next.
+        now: Unix time.
+    """
+    left = last + every - now
+    return left if left > max(EARLY * every, min(JITTER, every / 2)) else 0.0
 
 
 def submit(registry: Registry) -> tuple[str | None, str]:

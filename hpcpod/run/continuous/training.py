@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,7 @@ def repeat(
     Args:
         registry: the registry.
         number: the version's.
-        to: folder in which the run is made.
+        to: folder in which the run is made; in another one below it, where one of it has ended.
         stream: of the configuration.
         tell: called with what is being done.
         progress: show how far it is, on standard error.
@@ -129,9 +130,23 @@ def repeat(
             f"the data of version {number} are not what they were (sha256"
             f" {version.windows.digest[:12]}): put back the file of then"
         )
-    run = to_its_end(from_mapping(version.config), to, tell, progress)
+    config = from_mapping(version.config)
+    run = to_its_end(config, _not_trained_in(to, config.name), tell, progress)
     _, weights = weights_of(kept(run.folder).checkpoint.read_bytes())
     return Repeated(run.path, weights == version.weights)
+
+
+def _not_trained_in(home: Path, name: str) -> Path:
+    """The first of ``home``, ``home/2``, ``home/3`` and so on that has no finished run of a name:
+    one that was killed goes on, and one that has ended is no training of today."""
+    for count in itertools.count(1):
+        place = home if count == 1 else home / str(count)
+        path = place / name
+        if not (path / "config.json").exists():
+            return place
+        if Run(RunFolder.open(path)).board().phase != "finished":
+            return place
+    raise AssertionError
 
 
 def weights_of(data: bytes) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from hpcpod.run.sweeps.design import (
     combine,
     factors_of,
     label,
+    run_name,
 )
 from hpcpod.run.text import many
 
@@ -53,7 +54,7 @@ class Plan:
         cluster = replace(
             config.cluster, launcher="local", slots=self.sweep.slots, schedule={}, waiting=None
         )
-        name = f"{self.name}-{cell.name}"
+        name = run_name(self.name, cell)
         # Not the number itself: replicates of two cells must not share their episodes.
         seed = random.Random(f"{config.seed}/{cell.name}").getrandbits(31)
         return replace(config, name=name, seed=seed, cluster=cluster)

@@ -54,6 +54,11 @@ class Cell:
     none."""
 
 
+def run_name(sweep: str, cell: Cell) -> str:
+    """The name of a cell's run."""
+    return f"{sweep}-{cell.name}"
+
+
 def label(level: Any) -> str:
     """A level in one line, as a table has it."""
     if isinstance(level, str):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,25 +18,27 @@ from hpcpod.cli.parser import main
 from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.errors import UserError
 from hpcpod.run.continuous import cycle, training
-from hpcpod.run.continuous.cycle import abandon, advance, drift_of, stream_of
+from hpcpod.run.continuous.cycle import abandon, advance, stream_of
 from hpcpod.run.continuous.registry import Registry, create, open_registry
 from hpcpod.run.continuous.rollback import rolled_back
 from hpcpod.run.continuous.training import repeat
 from hpcpod.run.run import open_run
 from hpcpod.storage.locks import file_lock
 from hpcpod.tournament.continuous.stream import Player
-from hpcpod.trading.files import read_bars, write_bars
 from hpcpod.trading.ledger import LEDGERS, Ledger
 from tests.run.continuous.worlds import (
     EMBARGO,
     JUDGE,
     Generous,
+    bars_of,
     config,
     copied,
     drive,
     grow,
+    rewritten,
     spoil,
     unjudged,
+    without_second,
 )
 from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
@@ -65,35 +66,6 @@ def two(tmp_path_factory: pytest.TempPathFactory, here: None) -> Registry:
         grow(file, sessions)
         assert advance(registry, probe=False).kind == "promoted"
     return registry
-
-
-def bars_of(registry: Registry) -> Path:
-    """The file that its cycles read."""
-    return Path(registry.config.env.kwargs["market"]["source"])  # type: ignore[index]
-
-
-@contextmanager
-def rewritten(file: Path) -> Iterator[Callable[[], None]]:
-    """Gives a function that rewrites all prices of a file; in the end they are as they were."""
-    before = file.read_bytes()
-
-    def rewrite() -> None:
-        whole = read_bars(file, calendar=None)
-        write_bars(dataclasses.replace(whole, close=whole.close * 2, high=whole.high * 2), file)
-
-    try:
-        yield rewrite
-    finally:
-        file.write_bytes(before)
-
-
-def without_second(registry: Registry) -> None:
-    """Take everything away that the second cycle has left."""
-    for name in ("cycles/0002", "versions/v0002", "runs/mine-c0002"):
-        shutil.rmtree(registry.path / name)
-    (registry.path / "decisions" / "000002.json").unlink()
-    (registry.path / "current").unlink()
-    registry.follow()
 
 
 def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registry) -> None:
@@ -145,6 +117,20 @@ def test_a_cycle_that_is_killed_between_any_two_steps_goes_on(
     assert steps == 7
 
 
+def test_what_a_killed_cycle_has_remarked_is_told_when_it_ends(
+    two: Registry, tmp_path: Path
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    without_second(registry)
+    shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
+    with rewritten(bars_of(registry)) as rewrite:
+        rewrite()
+        assert in_child(partial(_until, registry, 2)) == DEAD  # it has planned
+        done = advance(open_registry(registry.path), probe=False)
+    assert done.cycle == 2
+    assert any("are not what the last cycle saw" in remark for remark in done.remarks)
+
+
 def _until(registry: Registry, step: int) -> None:
     """Die when a cycle tells of this step, which it is about to do."""
     left = step
@@ -163,6 +149,8 @@ def test_a_version_that_is_trained_again_has_the_same_bits(
 ) -> None:
     done = repeat(two, 2, tmp_path, stream_of(two.config))
     assert done.same_bits and done.run == tmp_path / "mine-c0002"
+    again = repeat(two, 2, tmp_path, stream_of(two.config))
+    assert again.same_bits and again.run == tmp_path / "2/mine-c0002", "it is trained once more"
 
 
 def test_a_version_whose_data_were_changed_is_not_trained_again(
@@ -346,7 +334,7 @@ def test_a_cycle_can_be_given_up(two: Registry, tmp_path: Path) -> None:
 
 
 def test_drift_is_told_of_the_deployed_policys_training(two: Registry) -> None:
-    drift = drift_of(two, 2)
+    drift = two.drift(2)
     assert drift is not None and (drift.version, drift.words) == (1, "")
     assert {each.name for each in drift.shifts[:-1]} == {"signal", "return_1"}
     assert all(each.p is not None for each in drift.shifts[:-1])

@@ -15,6 +15,7 @@ from hpcpod.errors import Corrupt, StorageError, UserError
 from hpcpod.run.continuous.entries import named
 from hpcpod.run.continuous.registry import Registry, open_registry
 from hpcpod.run.continuous.rollback import number_of, rolled_back
+from hpcpod.storage.disk import Disk
 from tests.run.continuous.worlds import empty, fill
 from tests.storage.faults import DEAD, MOMENTS, DyingDisk, RefusingDisk, in_child
 from tests.support.small_disks import filled, small_disk
@@ -202,6 +203,39 @@ def test_a_disk_that_refuses_leaves_what_is_deployed(tmp_path: Path, operation: 
     again = open_registry(registry.path)
     assert (again.current, deployed(again)) == (1, "policy 1")
     assert fill(again, 2).current == 2
+
+
+class LaggingDisk(Disk):
+    """Refuses to change the link."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        if target.name == "current":
+            raise OSError(errno.EIO, "no")
+        super().rename(source, target)
+
+
+def test_a_link_that_can_t_follow_is_told_and_follows_at_the_next_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = empty(tmp_path)
+    fill(registry, 1)
+    registry.disk = LaggingDisk(registry.disk.scheme)
+    assert fill(registry, 2).kind == "promoted"
+    assert "current does not follow the ledger yet" in caplog.text
+    assert (registry.current, deployed(registry)) == (2, "policy 1")
+    open_registry(registry.path).follow()
+    assert deployed(registry) == "policy 2"
+
+
+def test_a_filesystem_without_symbolic_links_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(UserError, match="mine can't have a registry: can't make a symbolic link"):
+        empty(tmp_path)
 
 
 def test_a_disk_that_is_full_leaves_what_is_deployed(tmp_path: Path) -> None:

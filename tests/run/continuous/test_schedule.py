@@ -15,7 +15,7 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError, LaunchError, UserError
 from hpcpod.records.records import Intent
 from hpcpod.run.continuous.registry import Registry, create
-from hpcpod.run.continuous.schedule import CycleLauncher, crontab, submit
+from hpcpod.run.continuous.schedule import CycleLauncher, crontab, submit, wait_of
 
 TASK = {"name": "mine", "env": {"id": "CartPole-v1"}}
 
@@ -113,3 +113,19 @@ def test_a_time_that_is_none_is_a_sentence(every: str) -> None:
 def test_a_time_is_in_seconds() -> None:
     assert [seconds_of(each) for each in ("90s", "30m", "6h", "1.5d")] == [90, 1800, 21600, 129600]
     assert CtConfig().every is None
+
+
+@pytest.mark.parametrize(
+    ("every", "since", "left"),
+    [
+        (86_400.0, 80_000.0, 6_400.0),
+        (86_400.0, 82_081.0, 0.0),  # 5 % of a day early
+        (60.0, 20.0, 40.0),
+        (60.0, 52.0, 0.0),  # a job that its forerunner submitted 8 s before it began
+        (10.0, 4.0, 6.0),
+        (10.0, 5.0, 0.0),  # half of it at most
+        (60.0, 100.0, 0.0),
+    ],
+)
+def test_a_cycle_may_come_early_by_a_job_s_start(every: float, since: float, left: float) -> None:
+    assert wait_of(1_000.0, every, 1_000.0 + since) == left

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from hpcpod.tournament.continuous.stream import Player, Score, Verdict, Windows
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
-from hpcpod.trading.files import write_bars
+from hpcpod.trading.files import read_bars, write_bars
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.stream import TradingStream
 from hpcpod.trading.synthetic import SyntheticMarket
@@ -178,3 +179,32 @@ def unjudged(of: Registry, home: Path) -> Registry:
     (registry.cycle(2) / "verdict.json").unlink()
     (registry.path / "decisions" / "000002.json").unlink()
     return registry
+
+
+def bars_of(registry: Registry) -> Path:
+    """The file that its cycles read."""
+    return Path(registry.config.env.kwargs["market"]["source"])  # type: ignore[index]
+
+
+@contextmanager
+def rewritten(file: Path) -> Iterator[Callable[[], None]]:
+    """Gives a function that rewrites all prices of a file; in the end they are as they were."""
+    before = file.read_bytes()
+
+    def rewrite() -> None:
+        whole = read_bars(file, calendar=None)
+        write_bars(replace(whole, close=whole.close * 2, high=whole.high * 2), file)
+
+    try:
+        yield rewrite
+    finally:
+        file.write_bytes(before)
+
+
+def without_second(registry: Registry) -> None:
+    """Take everything away that the second cycle has left."""
+    for name in ("cycles/0002", "versions/v0002", "runs/mine-c0002"):
+        shutil.rmtree(registry.path / name)
+    (registry.path / "decisions" / "000002.json").unlink()
+    (registry.path / "current").unlink()
+    registry.follow()
