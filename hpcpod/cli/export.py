@@ -34,6 +34,8 @@ def export(options: Namespace) -> int:
         whole = open_run(options.run)
         if options.json or options.license != "unknown":
             raise UserError("--json and --license are of a folder: say -o FOLDER, too")
+        if options.pod is not None:
+            raise UserError("--pod is with -o, of a run whose pods are a program's: leave it out")
         say(str(whole.export(options.to, overwrite=options.overwrite)))
         return 0
     if options.to is not None:

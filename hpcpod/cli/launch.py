@@ -293,7 +293,13 @@ def _sweep(options: Namespace, asked: _Asked) -> Plan | None:
     if not isinstance(asked.config, str):
         return None
     site = preflight.site_for(options.site, options.cluster)
-    return read_plan(asked.config, options.cluster, asked.overrides, site, yes=options.yes)
+    plan = read_plan(asked.config, options.cluster, asked.overrides, site, yes=options.yes)
+    if plan is not None and (options.start_from is not None or options.distill is not None):
+        raise UserError(
+            f"{asked.config} is a sweep: give population.start_from there, or by --set, in place of"
+            " --from and --distill"
+        )
+    return plan
 
 
 def _read(options: Namespace, asked: _Asked, cluster: str | None) -> RunConfig:

@@ -137,10 +137,13 @@ def _train_again(
     run: Run, board: Board, schedule: Schedule, options: Namespace, out: Path | None
 ) -> None:
     from hpcpod.cli.live import lasting_output
-    from hpcpod.run.lineage_replay import asked
+    from hpcpod.run.lineage_replay import asked, is_done
     from hpcpod.run.lineage_replay import replay as train_again
 
     ask = asked(schedule, out, options.seed, options.env_steps)
+    if is_done(ask):
+        say(f"{ask.out} has this replay of {schedule.pod} already")
+        return
     pods = " and ".join(stretch.pod for stretch in schedule.stretches)
     which = "the run's own seed" if ask.again else "another seed than the run's"
     say(

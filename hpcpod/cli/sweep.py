@@ -299,8 +299,11 @@ def _resume(sweep: Sweep, options: Namespace) -> int:
     sweep.take_stop_back()
     kept = sweep.kept()
     for cell in (each for each in sweep.cells if each.name not in kept):
-        if sweep.run(cell).folder.requests.read(Drain) is not None:
-            sweep.run(cell).undrain()
+        try:
+            if sweep.run(cell).folder.requests.read(Drain) is not None:
+                sweep.run(cell).undrain()
+        except HpcpodError as error:  # one that is lost holds up no other
+            say_error(str(error))
     if local:
         return follow(sweep)
     _say_jobs(sweep, submit(sweep))

@@ -116,17 +116,30 @@ def asked(
             at their ends. Behind the schedule's end its last hyperparameters go on.
 
     Raises:
-        UserError: such a replay is there already.
+        UserError: another replay is there already.
     """
     seed = schedule.seed if seed is None else seed
     rounds = schedule.rounds
     if env_steps is not None:
         rounds = max(1, -(-env_steps // schedule.round_steps))
     to = out or Path(f"{schedule.run}-{schedule.pod}-seed{seed}")
+    ask = Asked(schedule, seed, rounds, to)
     there = [name for name in FILES if (to / name).exists()]
-    if there:
+    # An interrupted one has its scratch folder: it goes on, though it has begun to write.
+    if there and not ((to / TRAINING).exists() or is_done(ask)):
         raise UserError(f"{to} has a {there[0]} already: give another folder by --out")
-    return Asked(schedule, seed, rounds, to)
+    return ask
+
+
+def is_done(ask: Asked) -> bool:
+    """True if the folder of a replay has its files, of the same schedule, seed and steps."""
+    try:
+        about = json.loads((ask.out / "replay.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    same = {"run": ask.schedule.run, "seed": ask.seed, "env_steps": ask.env_steps,
+            "schedule": json.loads(json.dumps(encode(ask.schedule)))}  # fmt: skip
+    return isinstance(about, dict) and all(about.get(name) == same[name] for name in same)
 
 
 def hindrances(folder: RunFolder, ask: Asked) -> Iterator[str]:

@@ -149,8 +149,12 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     """
     folder.owner.require_mine()
     rules = Rules.of_run(folder)
-    if score and see(folder).state == "running":
+    seen = see(folder)
+    pausing = seen.state == "draining" and seen.board.phase == "running"
+    if score and (pausing or seen.state == "running"):
         merge(folder, rules, stop=FINALS_FIRST)
+        if pausing:
+            undrain(folder)
         return act(folder)
     if score and start_finals(folder):
         start_here(folder)

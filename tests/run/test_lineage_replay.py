@@ -86,7 +86,9 @@ def test_with_the_run_s_seed_the_lineage_s_bits_come_again_though_its_blobs_are_
     replayed = capsys.readouterr().out
     assert main(["play", str(family.path), "--pod", "p0004", "--episodes", "2"]) == 0
     assert capsys.readouterr().out == replayed and replayed.count("seed") == 2
-    assert main(["replay", str(family.path), "p0004", "--out", "again"]) == 2
+    assert main(["replay", str(family.path), "p0004", "--out", "again"]) == 0
+    assert capsys.readouterr().out == "again has this replay of p0004 already\n"
+    assert main(["replay", str(family.path), "p0004", "--out", "again", "--seed", "8"]) == 2
     assert "give another folder by --out" in capsys.readouterr().err
 
 
@@ -142,6 +144,13 @@ def test_every_member_of_a_delivered_ensemble_is_trained_again_and_they_are_join
         assert (out / pod / "curve.csv").read_text().count("\n") == 2
     assert main(["replay", str(folder.path), "--members"]) == 2
     assert "has an ensemble.h5 already" in capsys.readouterr().err
+    # as if it had been killed while the second one trained
+    (out / "ensemble.h5").unlink()
+    shutil.rmtree(out / "p0004")
+    assert main(["replay", str(folder.path), "--members", "--env-steps", "512"]) == 0
+    said = capsys.readouterr().out
+    assert f"{out.name}/p0003 has this replay of p0003 already" in said
+    assert (out / "ensemble.h5").exists()
 
 
 def test_a_replay_s_score_is_on_seeds_that_no_run_of_its_seed_has_opened(

@@ -189,6 +189,21 @@ def test_so_has_one_that_is_stopped_from_python(
     assert best is not None and best.fresh
 
 
+def test_a_run_that_is_stopped_while_its_slots_drain_has_its_finalists_scored(
+    tmp_path: Path,
+) -> None:
+    stop = {"rounds": 100, "confirm_episodes": 16}
+    config = mapping("ppo", **SLOW, stop=stop, cluster={"slots": 1})
+    run = hpcpod.launch(config, runs=tmp_path)
+    wait_for("an evaluation", lambda: run.board().rounds > 0)
+    run.folder.requests.publish(Drain())
+    assert run.status().state == "draining"
+    run.stop()
+    ended, best = run.wait(timeout=120), run.best()
+    assert (ended.state, ended.stop_reason) == ("finished", "user")
+    assert best is not None and best.fresh
+
+
 def test_status_has_what_was_used_and_when_it_ends(
     finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

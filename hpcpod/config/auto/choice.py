@@ -34,6 +34,8 @@ NUM_ENVS = 16
 """Environments of a pod: rl-baselines3-zoo's PPO on LunarLander and Acrobot."""
 MINUTES = 30.0
 """Budget of a run that nothing limits."""
+FINAL = 0.25
+"""Minutes of the final evaluation for each minute of training, at most; one is left to it."""
 START = 5.0
 """Seconds of a slot before its first step."""
 REPLAY_BYTES = 10**9
@@ -135,11 +137,19 @@ def _named(made: Choosing) -> list[str]:
 
 
 def _ends(made: Choosing) -> None:
-    """A limit, if there is none that a budget follows from."""
-    if any(made.get(f"stop.{end}") is not None for end in ("minutes", "env_steps", "rounds")):
-        return
-    given = "a target alone may never be reached" if made.get("stop.target") else "nothing ends it"
-    made.put("stop.minutes", MINUTES, f"{given}: give --minutes or --env-steps for another budget")
+    """A limit, if there is none that a budget follows from, and one of the final evaluation."""
+    if all(made.get(f"stop.{end}") is None for end in ("minutes", "env_steps", "rounds")):
+        target = made.get("stop.target")
+        given = "a target alone may never be reached" if target else "nothing ends it"
+        because = f"{given}: give --minutes or --env-steps for another budget"
+        made.put("stop.minutes", MINUTES, because)
+    if (minutes := made.get("stop.minutes")) is not None:
+        made.put(
+            "stop.final_minutes",
+            max(1.0, round(FINAL * minutes, 2)),
+            f"then {FINAL:.0%} of stop.minutes, or one: fresh seeds decide which of the leaders is"
+            " delivered",
+        )
 
 
 def _budget(made: Choosing, wishes: Wishes) -> Budget:

@@ -53,6 +53,16 @@ def test_a_run_that_nothing_limits_gets_a_limit() -> None:
     assert config(chosen(ALONE, stop={"target": 450.0})).stop.minutes == MINUTES
     by_rounds = config(chosen(ALONE, stop={"rounds": 9}))
     assert (by_rounds.stop.minutes, by_rounds.population.allocator) == (None, "auto")
+    assert by_rounds.stop.final_minutes is None
+
+
+@pytest.mark.parametrize(("minutes", "final"), [(0.4, 1.0), (4.0, 1.0), (20.0, 5.0)])
+def test_a_final_evaluation_takes_a_quarter_of_the_minutes_or_one(
+    minutes: float, final: float
+) -> None:
+    assert config(chosen(ALONE, stop={"minutes": minutes})).stop.final_minutes == final
+    given = chosen(ALONE, stop={"minutes": minutes, "final_minutes": 0.5})
+    assert config(given).stop.final_minutes == 0.5
 
 
 def test_what_is_given_stays() -> None:

@@ -3,6 +3,7 @@ one."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,19 @@ def test_what_was_cancelled_and_has_not_ended_keeps_no_resume_from_submitting(
         file.write(queue(sweep, 8))
     assert resumed() == "swept: nothing to submit: its jobs are there"
     assert sweep.leaving == {"7"}
+
+
+def test_a_cell_that_is_lost_holds_up_no_other(
+    home: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "queue").touch()
+    sweep = made(home, SLURM)
+    lost = sweep.folder(sweep.cells[0])
+    shutil.rmtree(lost)
+    assert main(["sweep", "resume", str(sweep.path)]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[0] == "swept: submitted 8"
+    assert lost.name in told.err
 
 
 def test_a_resume_ends_what_a_stop_without_a_scheduler_could_not(
