@@ -96,7 +96,8 @@ def gpus(group: Communicator, tries: list[list[str]]) -> Any:
 
 def guarded(group: Communicator, scores: list[float]) -> Any:
     """A fusion with a guard to whom the members and what is fused seem as good as ``scores``."""
-    agent = PPO(spec(), PPOConfig(horizon=16, hidden=16), seed=0)
+    # By normalised returns a critic's last layer comes back in other units, and so in other bits.
+    agent = PPO(spec(), PPOConfig(horizon=16, hidden=16, normalize_returns=False), seed=0)
     agent.reseed(group.rank)
     fusion = Mean(agent, group)
     buffer = agent.make_buffer()
