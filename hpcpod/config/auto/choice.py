@@ -34,8 +34,8 @@ NUM_ENVS = 16
 """Environments of a pod: rl-baselines3-zoo's PPO on LunarLander and Acrobot."""
 MINUTES = 30.0
 """Budget of a run that nothing limits."""
-FINAL = 0.25
-"""Minutes of the final evaluation for each minute of training, at most; one is left to it."""
+FINAL = 4
+"""Minutes of training for each of the final evaluation, which may have one in any case."""
 START = 5.0
 """Seconds of a slot before its first step."""
 REPLAY_BYTES = 10**9
@@ -146,9 +146,9 @@ def _ends(made: Choosing) -> None:
     if (minutes := made.get("stop.minutes")) is not None:
         made.put(
             "stop.final_minutes",
-            max(1.0, round(FINAL * minutes, 2)),
-            f"then {FINAL:.0%} of stop.minutes, or one: fresh seeds decide which of the leaders is"
-            " delivered",
+            max(1.0, round(minutes / FINAL, 2)),
+            "then episodes on fresh seeds decide which of the leaders is delivered, for a quarter"
+            " of stop.minutes or one",
         )
 
 
