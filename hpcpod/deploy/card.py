@@ -84,7 +84,8 @@ def _mean_reward(score: Mapping[str, Any], checks: Mapping[str, Any]) -> dict[st
     n = int(score.get("episodes", 0))
     if n < 2:
         return None
-    level = 1 - 0.025 / max(1, score.get("best_of", 1))  # that of ``chosen_interval``
+    among = score.get("best_of")  # another user may have written it
+    level = 1 - 0.025 / (max(1, among) if isinstance(among, int) else 1)  # as ``chosen_interval``
     spread = (score["high"] - score["mean"]) / t_quantile(level, n - 1) * math.sqrt(n)
     return {"mean": score["mean"], "std": spread, "episodes": n, "of": "the agent, in its run"}
 

@@ -12,9 +12,8 @@ from hpcpod.run.best_policy import kept
 from hpcpod.run.sweeps.design import run_name
 from hpcpod.run.sweeps.folder import Sweep, home_of
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.trading import walk
 from hpcpod.trading.ledger import LEDGERS, digest_of
-from hpcpod.trading.verdict import BACKENDS, HEADS, Verdict, cells, verdicts
+from hpcpod.trading.verdict import BACKENDS, FOLD, HEADS, Verdict, cells, verdicts
 
 
 def has_holdout(story: Story) -> bool:
@@ -52,12 +51,14 @@ def holdout(story: Story) -> Markup:
 
 def over_folds(sweep: Sweep) -> bool:
     """True of a sweep whose holdouts are opened together."""
-    return [factor.path for factor in sweep.factors] == [walk.FOLD]
+    return [factor.path for factor in sweep.factors] == [FOLD]
 
 
 def folds(sweep: Sweep) -> Markup:
     """A row for each fold whose holdout was opened for what it delivers now, and the verdict on all
     of them together."""
+    from hpcpod.trading import walk  # numpy: no report of other runs loads it
+
     found: dict[int, Verdict] = {}
     ledger, names = home_of(sweep.path) / LEDGERS, walk.by_fold(sweep.cells)
     for fold, same in names.items():

@@ -44,6 +44,8 @@ class Row:
     high: float | None = None
 
 
+FOLD = "env.kwargs.fold"
+"""The one factor of a sweep over folds."""
 HEADS = ("strategy", "return", "a year", "volatility", "deepest fall", "Sharpe", "turnover a day",
          "in stocks", "policy ahead, bp a day")  # fmt: skip
 """Of a table of rows."""

@@ -11,13 +11,11 @@ import numpy as np
 from hpcpod.errors import UserError
 from hpcpod.tournament.statistics import interval
 from hpcpod.trading.metrics import stationary_bootstrap
-from hpcpod.trading.verdict import RIVAL, Verdict, cells, compared, sharpe
+from hpcpod.trading.verdict import FOLD, RIVAL, Verdict, cells, compared, sharpe
 
 if TYPE_CHECKING:
     from hpcpod.run.sweeps.design import Cell
 
-FOLD = "env.kwargs.fold"
-"""The one factor of a sweep over folds."""
 HEADS = ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day", "overfitting")
 """Of a table of folds."""
 

@@ -163,9 +163,8 @@ class Cycle:
                 return Outcome("not due", words, last.cycle, current)
         self._tell("looks for news")
         stream = stream_of(config)
-        # While nothing is deployed no gate asks for new sessions.
-        seen = None if last is None or (force and current is None) else last.windows
-        look = stream.look(seen, number)
+        again = force and current is None  # no gate asks for new sessions
+        look = stream.look(None if last is None or again else last.windows, number)
         if look.windows is None or not (look.due or force):
             before = None if last is None else last.cycle
             return Outcome("not due", look.why, before, current, look.remarks)
