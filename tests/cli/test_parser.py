@@ -226,6 +226,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     assert said.startswith(f"hpcpod: can't write {to}: ")
     said = refusal(capsys, "export", str(finished_run), to)
     assert said.startswith(f"hpcpod: can't write {to}: ")
+    assert "--pod is with -o" in refusal(capsys, "export", str(finished_run), "--pod", "p0001")
     said = refusal(capsys, "export", str(finished_run), "good.yaml")
     assert said.startswith("hpcpod: can't write good.yaml: it is there already; ")
     assert sorted(home.rglob("*")) == before

@@ -24,6 +24,7 @@ from hpcpod.run.sweeps.launch import check, make
 from hpcpod.run.sweeps.python import progress_words
 from hpcpod.storage.ownership import Ownership, read_config
 from hpcpod.storage.requests import Drain
+from tests.support.command_line import refusal
 
 SWEPT = """\
 name: swept
@@ -45,6 +46,17 @@ def made(home: Path, text: str = SWEPT) -> Sweep:
     plan = read_plan(path)
     assert plan is not None
     return make(plan, check(plan, probe=False), home / "runs")
+
+
+@pytest.mark.parametrize("option", [("--from", "other"), ("--distill", "100")])
+@pytest.mark.parametrize("verb", ["launch", "validate"])
+def test_options_that_no_run_of_a_sweep_would_have_are_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], verb: str, option: tuple[str, str]
+) -> None:
+    (home / "swept.yaml").write_text(SWEPT)
+    said = refusal(capsys, verb, "swept.yaml", *option)
+    assert "swept.yaml is a sweep: give population.start_from there" in said
+    assert not (home / "runs").exists()
 
 
 def test_a_sweep_that_is_asked_to_stop_begins_nothing_and_a_paused_cell_is_left_alone(
