@@ -90,11 +90,12 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
 
 def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     """Open the holdout of every fold of a sweep; several seeds of a fold share the capital."""
+    from hpcpod.report.holdout import over_folds
     from hpcpod.trading.holdout import judge_files
     from hpcpod.trading.verdict import FOLD
     from hpcpod.trading.walk import by_fold, walk
 
-    if [factor.path for factor in sweep.factors] != [FOLD]:
+    if not over_folds(sweep):
         raise UserError(f"{sweep.name}: the holdouts of a sweep are opened if it is over {FOLD}")
     if options.pods or options.beside:
         raise UserError("--pods and --beside are of one run, not of a sweep")

@@ -29,7 +29,6 @@ def holdout(story: Story) -> Markup:
         " and again: they tell policies apart on these days, and are too narrow for others.",
     )
     found = verdicts(home_of(story.folder) / LEDGERS, story.name)
-    delivered = _delivered([RunFolder.open(story.folder)])
     if not found:
         never = (
             f"It was not opened yet: hpcpod evaluate {story.name} --holdout does, and counts it."
@@ -38,7 +37,7 @@ def holdout(story: Story) -> Markup:
     last = found[-1]
     words = [_sentence(last.words)]
     words += [] if last.trials is None else [last.trials.words]
-    if last.openings[-1].policy != delivered:
+    if last.openings[-1].policy != _delivered([RunFolder.open(story.folder)]):
         words.append("It was opened for other policies than the one that this run delivers now.")
     rows = [list(cells(row)) for row in last.rows]
     return joined([

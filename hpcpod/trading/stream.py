@@ -105,8 +105,7 @@ class TradingStream:
                 )
         whole, there = [self._whole(each) for each in panels], panels[0].dates[-1]
         if whole[0] is not panels[0]:
-            day = there
-            remarks.append(f"the session of {day} is not whole yet: it is left to a later look")
+            remarks.append(f"the session of {there} is not whole yet: it is left to a later look")
         panels, dates = whole, whole[0].dates
         fresh = dates if before is None else dates[dates >= np.datetime64(before.end, "D")]
         if before is not None:
