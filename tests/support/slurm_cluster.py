@@ -25,6 +25,7 @@ from pathlib import Path
 SBIN = "/usr/sbin"
 """Where Debian puts the daemons; not in an ordinary user's PATH."""
 CONTROLLER = "slurmctld"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class SlurmCluster:
         self.start_seconds = 0.0
         self._under: Callable[[str], Sequence[str]] = lambda node: ()
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: socket.socket | None = None
 
     @classmethod
     @contextmanager
@@ -191,6 +193,8 @@ class SlurmCluster:
             for pid in left:
                 _kill(pid)
             time.sleep(0.05)
+        if self._ports is not None:
+            self._ports.close()
 
     def _start(self) -> None:
         began = time.monotonic()
@@ -220,14 +224,15 @@ class SlurmCluster:
         kind = f" Type={options.gpu_type}" if options.gpu_type else ""
         gpus = f"{nodes} Name=gpu{kind} File={folder}/run/gpu[0-{options.gpus - 1}]\n"
         (folder / "gres.conf").write_text(gpus if options.gpus else "")
-        self.conf.write_text(self._conf_text(nodes, _free_ports(options.nodes + 1)))
+        self._ports, port = reserved_ports(options.nodes + 1)
+        self.conf.write_text(self._conf_text(nodes, port))
 
     def _conf_text(self, nodes: str, port: int) -> str:
         options, folder, user, host = self.options, self.folder, _user(), socket.gethostname()
         gpus = ":".join(filter(None, ("gpu", options.gpu_type, str(options.gpus))))
         lines = [
             "ClusterName=hpcpod",
-            f"SlurmctldHost={host}(127.0.0.1)",
+            f"SlurmctldHost={host}({LOOPBACK})",
             f"SlurmctldPort={port}",
             f"SlurmUser={user}",
             f"SlurmdUser={user}",
@@ -264,7 +269,7 @@ class SlurmCluster:
             "SlurmdParameters=config_overrides",  # more cores than this machine has
             *(["SlurmctldParameters=preempt_send_user_signal"] if options.user_signal else []),
             *options.extra,
-            f"{nodes} NodeHostname={host} NodeAddr=127.0.0.1"
+            f"{nodes} NodeHostname={host} NodeAddr={LOOPBACK}"
             f" Port=[{port + 1}-{port + options.nodes}]"
             f" CPUs={options.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={options.cpus}"
             f" ThreadsPerCore=1 RealMemory={options.memory} State=UNKNOWN"
@@ -300,19 +305,28 @@ def _user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _free_ports(count: int) -> int:
-    """The first of ``count`` neighbouring ports that are free on loopback."""
-    for _ in range(100):
-        first = random.randint(20000, 32000)  # below the ephemeral ports
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
+def reserved_ports(count: int) -> tuple[socket.socket, int]:
+    """The lock of a block of 64 ports on loopback, and the first of ``count`` ports in it.
+
+    The lock is a socket, bound to the block's first port. Two clusters that began at the same
+    moment have taken ports in common before: one had no idle nodes, the other lost its jobs.
+    """
+    assert count < 64
+    blocks = range(20_480, 32_768, 64)  # below the ephemeral ports
+    for block in random.sample(blocks, len(blocks)):
+        lock = socket.socket()
+        with suppress(OSError):
+            lock.bind((LOOPBACK, block))
+            if all(_is_free(port) for port in range(block + 1, block + 1 + count)):
+                return lock, block + 1
+        lock.close()
     raise RuntimeError("no free ports")
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.support import slurm_cluster as fixture
-from tests.support.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster, reserved_ports
 
 pytestmark = pytest.mark.slurm
 
@@ -125,3 +126,12 @@ def _listening() -> list[tuple[str, str]]:
 def _for_all(path: str) -> bool:
     real = Path(path).resolve()
     return all(part.stat().st_mode & 0o001 for part in (real, *real.parents))
+
+
+def test_clusters_that_begin_at_once_have_no_port_in_common() -> None:
+    with ThreadPoolExecutor(16) as pool:
+        reserved = list(pool.map(reserved_ports, [20] * 64))
+    taken = [port for _, first in reserved for port in range(first, first + 20)]
+    for lock, _ in reserved:
+        lock.close()
+    assert len(set(taken)) == len(taken) == 64 * 20
