@@ -255,8 +255,7 @@ def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
         LaunchError: the scheduler does not answer.
     """
     board = read_board(folder)
-    owners = {order.id: folder.claims.owner(order.id) for order in orders(board)}
-    claims = {order: owner for order, owner in owners.items() if owner is not None}
+    claims = folder.claims.owners(order.id for order in orders(board))
     # Slots that no scheduler knows: by hand, and those of another driver of a local run.
     here = folder.resolved.config.cluster.launcher == "local"
     # And of several slots in one job it knows only that some go on.

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from hpcpod.records.records import Owner
+from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import sharded
+from hpcpod.storage.quarantine import Quarantine
 from hpcpod.storage.store import Store
 
 
 class Claims(Store):
     """The claims of a run, by order; the first slot that asks has the order for good."""
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        super().__init__(disk, folder, quarantine)
+        self._seen: dict[str, Owner] = {}
 
     def take(self, order: str, owner: Owner) -> bool:
         """Take an order. True for one owner only, and for it again after a requeue.
@@ -31,6 +38,16 @@ class Claims(Store):
         nothing else: one report of an order counts.
         """
         return self._quarantine.sound(Owner, self._path(order))
+
+    def owners(self, orders: Iterable[str]) -> dict[str, Owner]:
+        """The owners of those orders that are taken.
+
+        A claim that the last call has read is not read again: else N slots read N claims each at
+        every look.
+        """
+        seen = {order: self._seen.get(order) or self.owner(order) for order in orders}
+        self._seen = {order: owner for order, owner in seen.items() if owner is not None}
+        return dict(self._seen)
 
     def _path(self, order: str) -> Path:
         return sharded(self._folder, order)

@@ -34,12 +34,12 @@ def take(
     Returns:
         The order, or None if all are taken.
     """
-    owners = {order.id: folder.claims.owner(order.id) for order in open_orders}
+    owners = folder.claims.owners(order.id for order in open_orders)
     for order in sorted(open_orders, key=lambda order: order.pod != pod):
-        holder = owners[order.id]
+        holder = owners.get(order.id)
         if holder is not None and (holder.slot, holder.job) == (owner.slot, owner.job):
             return order
-    free = [order for order in open_orders if owners[order.id] is None]
+    free = [order for order in open_orders if order.id not in owners]
     resting = resting_pods(board)
     births = [o for o in free if not isinstance(o, Rescore) and o.pod not in resting]
 

@@ -37,6 +37,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     ledger: Path | None = None, more: Mapping[str, Strategy] | None = None,
     beside: Mapping[str, Agent] | None = None, tried: Mapping[str, Agent] | None = None,
     left: int = 0, accounts: Mapping[str, Agent] | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> Verdict:  # fmt: skip
     """Play policies and the baselines through the holdout of a task.
 
@@ -54,6 +55,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         left: the number of such policies that are not played.
         accounts: members of another ensemble, which is a row below the policy's and counts as one
             that was shown.
+        digests: SHA-256 of those beside, by the names of their runs.
 
     Raises:
         UserError: no agent is given, or the task has no holdout.
@@ -77,7 +79,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     line, openings = opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         shown = [row for row in rows if row.name in {*(beside or {}), joint}]
-        name, openings = _counted(Ledger(ledger), line, shown)
+        name, openings = _counted(Ledger(ledger), line, shown, digests or {})
     verdict = Verdict(
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart),
         deflated_sharpe(moves[0], [each.sharpe for each in distinct(openings)] or [daily]),
@@ -204,19 +206,21 @@ def opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     )  # fmt: skip
 
 
-def _counted(book: Ledger, line: Opening, shown: Sequence[Row]) -> tuple[str, tuple[Opening, ...]]:
+def _counted(
+    book: Ledger, line: Opening, shown: Sequence[Row], digests: Mapping[str, str]
+) -> tuple[str, tuple[Opening, ...]]:
     """Write an opening, and what is shown beside; its name, and all openings of its holdout."""
     for row in shown:
-        book.write(_shown(line, row))
+        book.write(_shown(line, row, digests.get(row.name, "")))
     name = book.write(line)
     before = [each for each in book.openings() if each.overlaps(line) and each != line]
     return name, (*before, line)
 
 
-def _shown(line: Opening, row: Row) -> Opening:
+def _shown(line: Opening, row: Row, digest: str) -> Opening:
     """The line of a policy that was shown beside the one that a holdout was opened for."""
     daily = row.sharpe / YEAR**0.5
-    return replace(line, run=row.name, policy="", sharpe=daily, beside=line.run or AGENT)
+    return replace(line, run=row.name, policy=digest, sharpe=daily, beside=line.run or AGENT)
 
 
 @dataclass(frozen=True)
@@ -278,4 +282,5 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
         task, run.loaded(run.policies), run=config.name, policy=digest_of(run.policies.values()),
         ledger=ledger, beside=rows, tried=run.loaded(run.tried), left=run.left,
         accounts=run.loaded(run.accounts),
+        digests={name: digest_of(each.policies.values()) for name, each in (beside or {}).items()},
     )  # fmt: skip

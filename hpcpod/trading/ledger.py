@@ -32,7 +32,7 @@ class Opening:
     run: str
     """The run that was judged, by its name."""
     policy: str
-    """SHA-256 of its policy; empty of one that was shown beside another."""
+    """SHA-256 of its policy; empty of an ensemble that was shown beside it."""
     sources: tuple[str, ...]
     """Names of the sources of its bars, one of each market."""
     tickers: tuple[str, ...]

@@ -109,6 +109,18 @@ def test_only_the_same_slot_of_the_same_job_enters_a_claim_again(run: RunFolder)
     assert run.claims.owner("p-1-0") == Owner("12_3", "12", "node1", 1)
 
 
+def test_a_claim_is_read_once_and_a_free_order_at_every_look(run: RunFolder) -> None:
+    other = RunFolder.open(run.path)
+    first, second = Owner("12_3", "12"), Owner("12_4", "12")
+    assert other.claims.take("p-1-0", first)
+    assert run.claims.owners(["p-1-0", "p-2-0"]) == {"p-1-0": first}
+    next((run.path / "claims").glob("*/p-1-0")).unlink()
+    assert other.claims.take("p-2-0", second)
+    assert run.claims.owners(["p-1-0", "p-2-0"]) == {"p-1-0": first, "p-2-0": second}
+    assert run.claims.owners(["p-2-0"]) == {"p-2-0": second}
+    assert run.claims.owners(["p-1-0"]) == {}, "of orders that are closed nothing is kept"
+
+
 def test_the_first_report_of_an_order_stands(run: RunFolder, report: Report) -> None:
     assert not run.reports.exists(report.order)
     assert run.reports.read(report.order) is None

@@ -164,6 +164,17 @@ def test_each_policy_that_is_shown_beside_counts(tmp_path: Path) -> None:
     assert same.deflated == second.deflated
 
 
+def test_a_policy_that_was_shown_beside_is_no_further_trial_when_it_is_judged(
+    tmp_path: Path,
+) -> None:
+    judge(
+        task(), {"a": follow}, run="one", policy="p", ledger=tmp_path,
+        beside={"other": linear(1)}, digests={"other": "q"},
+    )  # fmt: skip
+    own = judge(task(), {"a": linear(1)}, run="other", policy="q", ledger=tmp_path)
+    assert "It has shown 2 policies" in own.words
+
+
 def test_a_run_of_continuous_training_has_the_ledger_of_its_registry_s_neighbours(
     tmp_path: Path,
 ) -> None:
