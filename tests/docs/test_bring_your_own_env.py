@@ -5,12 +5,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+import yaml
+
 from hpcpod.run.run import Run
-from tests.docs.pages import commands_of, page, said
+from tests.docs.pages import block, commands_of, page, run_script, said
 
 PAGE = page("bring-your-own-env.md")
-FILES = {"my_envs.py", "my_simulator.py", "mine.yaml", "test_my_envs.py"}
+FILES = {"my_envs.py", "my_simulator.py", "my_wrappers.py", "mine.yaml", "test_my_envs.py"}
 RUN = "docked"
+REWARDS = """\
+import hpcpod
+import torch
+
+for wrappers in ([], {wrappers}):
+    env = hpcpod.make_env("my_envs:Docking", wrappers=wrappers)
+    env.reset(torch.tensor([7]))
+    print(float(env.step(torch.tensor([[0.5]])).reward))
+"""
+"""Prints the reward of one push without the page's wrapper, and with it."""
 
 
 def test_its_test_passes(home: Path) -> None:
@@ -40,3 +53,17 @@ def test_a_configuration_names_its_simulator(home: Path) -> None:
     words = [word for option in options for word in ("--set", option)]
     resolved = said(home, "hpcpod", "validate", "mine.yaml", *words)
     assert "backend: my_simulator:Fleet" in resolved
+
+
+def test_its_wrapper_changes_the_reward_that_a_run_trains_by(home: Path) -> None:
+    part = yaml.safe_load(block(PAGE, "yaml", "my_wrappers"))
+    mine = yaml.safe_load((home / "mine.yaml").read_text(encoding="utf-8"))
+    whole = {**mine, "name": "fuel", "env": {**mine["env"], **part["env"]}}
+    (home / "fuel.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+    assert "my_wrappers:Fuel" in said(home, "hpcpod", "validate", "fuel.yaml")
+    said(home, "hpcpod", "train", "fuel.yaml", "--env-steps", "512")
+    assert (home / "fuel.h5").is_file()
+    [wrapper] = part["env"]["wrappers"]
+    plain, charged = run_script(REWARDS.format(wrappers=[wrapper]), home).splitlines()
+    price = wrapper["my_wrappers:Fuel"]["price"]
+    assert price > 0 and float(plain) - float(charged) == pytest.approx(price * 0.25, abs=1e-6)

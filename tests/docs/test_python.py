@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -28,3 +29,10 @@ def test_its_names_are_public_and_a_run_has_what_it_says() -> None:
     assert set(re.findall(r"hpcpod\.(\w+)", text)) == set(hpcpod.__all__)
     methods = re.findall(r"`(\w+)\(\)`", text)
     assert len(methods) == 14 and all(callable(getattr(Run, name)) for name in methods)
+
+
+def test_the_page_of_the_api_shows_each_public_name() -> None:
+    public = page("api.md").read_text(encoding="utf-8").partition("\n## hpcpod\n")[2]
+    named = re.findall(r"^::: (\S+)$", public.partition("\n## ")[0], re.MULTILINE)
+    shown = [pkgutil.resolve_name(name) for name in named]
+    assert [name for name in hpcpod.__all__ if getattr(hpcpod, name) not in shown] == []

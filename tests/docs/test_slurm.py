@@ -22,6 +22,7 @@ from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.launchers.identity import admitted
 from hpcpod.orchestrator.backoff import FAILED_STARTS, Backoff
 from hpcpod.records.records import Owner
+from hpcpod.run.preflight import scripts
 from hpcpod.storage.run_folder import RunFolder
 from tests.docs.pages import blocks, page, write_files
 from tests.doctor.test_judge_nodes import DONE, MET, SPACE, asked
@@ -122,23 +123,35 @@ def test_the_first_run_needs_no_gpu_over_a_site_that_has_them(tmp_path: Path) ->
     assert read_site(tmp_path / "site.yaml").resources.gpus_per_pod == 1
 
 
+def test_the_site_has_the_coordinator_beside_the_gpus(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
+    on_gpus = ("cluster.partition=gpu",)
+    config = load_file(tmp_path / "first.yaml", on_gpus, tmp_path / "site.yaml")
+    coordinator, slots = scripts(config, tmp_path)
+    assert "#SBATCH --partition=cpu\n" in coordinator
+    assert "#SBATCH --partition=gpu\n" in slots
+
+
 @pytest.mark.slurm
 @pytest.mark.slow
 def test_a_reader_launches_looks_steers_and_takes_the_policy_home(shell: Shell) -> None:
     commands = session()
     names = [words[1] for words in commands]
     assert names[:3] == ["validate", "launch", "launch"] and "stop" in names
-    for words in commands:
+    for at, words in enumerate(commands):
         if words[1] == "scale":  # by now there is something to look at
             shell.cluster.wait("a round", lambda: bool(shell.run("first").board().reports), 180)
-        if words[1] == "export":
+        if commands[at - 1][1] == "stop":  # what the page waits for
             shell.finished("first", 300)
         assert words[0] == "hpcpod"
         said = shell.hpcpod(*words[1:])
         if words[-1] == "--dry-run":
-            assert "#SBATCH --partition=gpu\n" in said and "#SBATCH --partition=cpu\n" in said
+            assert said.count("#SBATCH --partition=cpu\n") == 2  # the coordinator's, the slots'
+            assert "--partition=gpu" not in said
             assert "gpus-per-node" not in said
             assert not (shell.home / "runs").exists()
+        if commands[at - 1][1] == "stop":
+            assert words[1] == "status" and "finished" in said
     assert (shell.home / "first.h5").stat().st_size > 1000
     assert (shell.home / "runs/first/best.h5").exists()
     assert (shell.home / "hpcpod-container" / "Dockerfile").exists()
