@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.run.run import open_run
-from tests.docs.pages import commands_of, files_of, page, said
+from tests.docs.pages import commands_of, files_of, page, said, said_here
 
 PARTS = {
     "updater": "SignTest",
@@ -50,13 +50,16 @@ def test_its_test_passes(home: Path, kind: str) -> None:
     assert re.search(r"\b\d+ passed", said(home, "pytest", "-q", f"test_my_{kind}.py"))
 
 
-def test_its_commands_run_a_tournament_by_it(home: Path, kind: str) -> None:
+def test_its_commands_run_a_tournament_by_it(
+    home: Path, kind: str, here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     commands = commands_of(page(f"bring-your-own-{kind}.md"))
     assert [" ".join(words[:2]) for words in commands] == [
         f"pytest test_my_{kind}.py", "hpcpod validate", "hpcpod launch", "hpcpod leaderboard"
     ]  # fmt: skip
     _, validate, launch, leaderboard = commands
-    assert f"{kind}: my_{kind}:{PARTS[kind]}" in said(home, *validate)
-    said(home, *launch, *(word for key in SHORT for word in ("--set", f"{key}={SHORT[key]}")))
-    assert "ppo" in said(home, *leaderboard)
+    assert f"{kind}: my_{kind}:{PARTS[kind]}" in said_here(capsys, *validate)
+    short = [word for key in SHORT for word in ("--set", f"{key}={SHORT[key]}")]
+    said_here(capsys, *launch, *short)
+    assert "ppo" in said_here(capsys, *leaderboard)
     assert open_run(home / "runs" / "mine").status().state == "finished"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.cli.parser import main
 from hpcpod.run.curves import FIRST, curves_of
 from hpcpod.run.run import open_run
+from tests.docs.conftest import verbs_in
 from tests.docs.pages import block, commands_of, files_of, page, run_script, said
 
 PAGE = page("metrics.md")
@@ -23,7 +25,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     launch, sync = commands_of(PAGE)
-    said(folder, *launch)
+    assert launch[0] == "hpcpod"
+    with verbs_in(folder):
+        assert main(launch[1:]) == 0
     (folder / "launched").mkdir()
     for path in written(folder / "runs" / "mine"):
         (folder / "launched" / path.name).write_bytes(path.read_bytes())
