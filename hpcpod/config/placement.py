@@ -46,17 +46,18 @@ def shape_of(config: RunConfig, nodes: int = 1) -> Shape:
     Raises:
         UserError: ranks or GPUs can't be shared out evenly.
     """
-    resources = config.resources
-    if config.program is not None:  # it starts its own processes: a task for each node
-        share = max(1, resources.cpus_per_pod // nodes)
-        return Shape(nodes, nodes, share, resources.gpus_per_pod)
-    ranks = ranks_of(config)
-    if ranks % nodes:
+    resources, own = config.resources, config.program is not None
+    gpus = resources.gpus_per_pod
+    ranks = nodes if own else ranks_of(config)  # a program starts its own: a task for each node
+    if ranks % nodes or gpus % nodes:
+        what, change = f"{ranks} ranks", "pod.ranks, "
+        if own:
+            what, change = f"{gpus} GPU{'s' * (gpus > 1)}", ""
         raise UserError(
-            f"resources.nodes_per_pod: {ranks} ranks can't be shared out evenly to {nodes} nodes;"
-            " change pod.ranks, resources.gpus_per_pod or resources.nodes_per_pod"
+            f"resources.nodes_per_pod: {what} can't be shared out evenly to {nodes} nodes;"
+            f" change {change}resources.gpus_per_pod or resources.nodes_per_pod"
         )
-    return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), resources.gpus_per_pod)
+    return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), gpus)
 
 
 def trains_on_gpu(config: RunConfig) -> bool:
