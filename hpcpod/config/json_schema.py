@@ -45,7 +45,9 @@ def json_schema() -> Schema:
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
     _with_auto(fields)
     schema["required"].remove("env")
-    schema["anyOf"] = [{"required": ["env"]}, {"required": ["program"]}]
+    named = {"env": {"required": fields["env"].pop("required")}}  # a sweep may have env.id
+    others = [{"required": [section]} for section in ("program", "sweep")]
+    schema["anyOf"] = [{"required": ["env"], "properties": named}, *others]
     fields["sweep"] = {"description": _text(SweepConfig.__doc__ or ""), **_section(SweepConfig)}
     fields["agents"] |= _named(agents, fields["agents"]["additionalProperties"])
     return {
@@ -60,7 +62,7 @@ def json_schema() -> Schema:
 def _with_auto(fields: Schema) -> None:
     """``population: auto``, alone or beside fields, which no dataclass has: it is chosen before."""
     fields["population"] |= {"type": ["object", "string"], "pattern": "^auto$"}
-    fields["population"]["properties"]["auto"] = {"type": "boolean"}
+    fields["population"]["properties"]["auto"] = {"const": True}
 
 
 def _named(known: Mapping[str, Schema], path: Schema) -> Schema:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from hpcpod.errors import ConfigError
 
 Choose = Callable[[dict[str, Any]], dict[str, Any]]
 """Fills in what ``population: auto`` leaves open, in plain data."""
+Place = Callable[[dict[str, Any]], dict[str, Any]]
+"""Lays a site's file under plain data."""
 NO_AUTO = "population: auto is for launch, render and validate; name the algorithms here"
 NO_AUTO_PROGRAM = "population: auto chooses for our agents; with a program name its fields"
 NO_SWEEP = "sweep: the file is a sweep's, which `hpcpod launch` and `hpcpod validate` take alone"
@@ -55,7 +58,8 @@ def load_file(
         )
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
-    return _built(data, overrides, problems, str(path), site, choose)
+    place = partial(over_site, site=site, folder=path.parent)
+    return _built(data, overrides, problems, str(path), place, choose)
 
 
 def load_sweep(
@@ -84,7 +88,7 @@ def load_sweep(
 
 
 def from_data(data: dict[str, Any], source: str) -> RunConfig:
-    """The configuration in data that were read from a file; ``source`` is its name in a message.
+    """The configuration in what ``load_sweep`` has read; ``source`` is its name in a message.
 
     Raises:
         ConfigError: says every problem.
@@ -93,19 +97,21 @@ def from_data(data: dict[str, Any], source: str) -> RunConfig:
 
 
 def from_words(
-    data: Mapping[str, Any],
+    data: Mapping[str, Any] | RunConfig,
     overrides: Sequence[str],
     *,
     source: str,
     site: str | Path | None = None,
     choose: Choose | None = None,
 ) -> RunConfig:
-    """The configuration in plain data, with overrides and the rest as ``load_file`` has.
+    """The configuration in plain data, with overrides and the rest as ``load_file`` has. In a
+    ``RunConfig`` is its site already, so that no file is read again.
 
     Raises:
         ConfigError: says every problem.
     """
-    return _built(encode(data), overrides, [], source, site, choose)
+    place: Place = dict if isinstance(data, RunConfig) else partial(over_site, site=site)
+    return _built(encode(data), overrides, [], source, place, choose)
 
 
 def from_mapping(
@@ -157,17 +163,17 @@ def _built(
     overrides: Sequence[str],
     problems: list[str],
     source: str,
-    site: str | Path | None = None,
+    place: Place = dict,
     choose: Choose | None = None,
 ) -> RunConfig:
     """What the data says once the overrides are in it; ``problems`` are those met before."""
     if "sweep" in data:
         raise ConfigError(source, [NO_SWEEP])
-    if data.get("population") == "auto":  # before an override goes below it
-        data["population"] = {"auto": True}
     for override in overrides:
         problems += assign(data, override)
-    data = over_site(data, site, Path(source).parent)
+    data = place(data)
+    if data.get("population") == "auto":  # before what Python was given goes below it
+        data["population"] = {"auto": True}
     if asks_auto(data):
         if problems or choose is None:
             raise ConfigError(source, problems or [NO_AUTO])
@@ -226,11 +232,13 @@ def keys_of(path: str) -> list[str] | None:
 
 
 def put(data: dict[str, Any], keys: Sequence[str], value: Any) -> None:
-    """Put a value into plain data, in place of what stands there."""
+    """Put a value into plain data, in place of what stands there; ``population: auto`` goes on
+    beside a field of its own."""
     section = data
     for key in keys[:-1]:
-        if not isinstance(section.get(key), dict):
-            section[key] = {}
+        below = section.get(key)
+        if not isinstance(below, dict):
+            section[key] = {"auto": True} if (key, below) == ("population", "auto") else {}
         section = section[key]
     section[keys[-1]] = value
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
 from hpcpod.config.decoder import build
-from hpcpod.config.scalars import Plain
+from hpcpod.config.scalars import Plain, plain
 from hpcpod.config.yaml_file import read
 from hpcpod.errors import ConfigError
 
@@ -49,7 +49,8 @@ def over_site(
         return dict(data)
     merged = _over(_sections(path)[1], data)
     if isinstance(merged["cluster"], dict):
-        merged["cluster"]["site"] = str(path)
+        # A run that was taken over in another folder asked for it there.
+        merged["cluster"]["site"] = str(path.absolute())
     return merged
 
 
@@ -88,15 +89,18 @@ def _sections(path: Path) -> tuple[SiteConfig, dict[str, Any]]:
 def _named(data: Mapping[str, Any]) -> str | None:
     cluster = data.get("cluster")
     name = cluster.get("site") if isinstance(cluster, Mapping) else None
-    text = name.text if isinstance(name, Plain) else name
+    text = name.text if isinstance(name, Plain) else plain(name)
     return text if isinstance(text, str) else None
 
 
 def _over(base: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings merge; whatever else ``data`` has stands, null too."""
+    """Mappings merge, but for a schedule, in which the order counts; whatever else ``data`` has
+    stands, null too, which takes an option of ``sbatch`` away."""
     merged = dict(base)
     for key, value in data.items():
         below = merged.get(key)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        both = key != "schedule" and isinstance(below, Mapping) and isinstance(value, Mapping)
         merged[key] = _over(dict(below or {}), value) if both else value
+        if both and key == "sbatch":
+            merged[key] = {option: text for option, text in merged[key].items() if text is not None}
     return merged

@@ -54,7 +54,7 @@ class StopConfig(Limited):
     alpha / (k (k + 1))."""
     confirm_episodes: Panel = 128
     """Episodes in a set of fresh seeds: to confirm the target, where sets are pooled until they
-    decide and none is begun that would pass 1,024 episodes; and in a final evaluation for each
+    decide, or until more than 1,024 episodes seem to be needed; and in a final evaluation for each
     candidate on the confirm set, and for the delivered policy on the report set. They are played in
     gymnasium's own environment, whatever backend trains, where it has ``env.id`` and takes
     ``env.kwargs``."""

@@ -166,6 +166,17 @@ def test_names_and_what_must_be_there(change: dict[str, Any], good: bool) -> Non
     assert (problems(config, agents=True) == []) is good
 
 
+def test_a_sweep_may_have_what_its_file_lacks() -> None:
+    sweep = {"over": {"env.id": ["CartPole-v1", "Acrobot-v1"]}}
+    assert fits({"name": "a", "env": {"num_envs": 4}, "sweep": sweep})
+    assert not fits({"name": "a"})
+
+
+def test_auto_is_asked_for_by_true_alone() -> None:
+    assert fits({**LEAST, "population": {"auto": True, "pods": {"max": 4}}})
+    assert not fits({**LEAST, "population": {"auto": False}})
+
+
 def test_an_editor_shows_the_manual() -> None:
     minutes = SCHEMA["properties"]["stop"]["properties"]["minutes"]
     assert minutes["description"].startswith("Minutes of wall time since the first slot began")

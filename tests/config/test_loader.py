@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpcpod.config.loader import dump_yaml, from_mapping, from_words, load_file
+from hpcpod.config.loader import asks_auto, dump_yaml, from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Choice, LogUniform
 from hpcpod.errors import ConfigError
@@ -317,6 +317,24 @@ def test_a_name_with_dots_stands_in_quotes(tmp_path: Path) -> None:
 )
 def test_a_wrong_override_is_said(tmp_path: Path, override: str, problem: str) -> None:
     assert problems(tmp_path, LEAST, override) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [("population: auto", []), ("", ["population=auto"]), ("population: {auto: true}", [])],
+)
+def test_a_field_is_put_beside_auto(tmp_path: Path, text: str, overrides: list[str]) -> None:
+    seen: list[Any] = []
+
+    def choose(data: dict[str, Any]) -> dict[str, Any]:
+        seen.append(data.pop("population"))
+        return data
+
+    path = tmp_path / "c.yaml"
+    path.write_text(LEAST + text)
+    load_file(path, [*overrides, "population.pods.max=4"], choose=choose)
+    [population] = seen
+    assert asks_auto({"population": population}) and population["pods"]["max"].value == 4
 
 
 def test_an_override_that_is_not_yaml_is_said(tmp_path: Path) -> None:

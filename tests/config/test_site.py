@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.config.loader import load_file
+from hpcpod.config.loader import from_words, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError, UserError
@@ -49,6 +50,41 @@ def test_null_takes_away_what_the_site_says(run: Path) -> None:
     words = ["cluster.partition=null", "cluster.container.runtime=null"]
     cluster = load_file(run, words, run.with_name("site.yaml")).cluster
     assert (cluster.partition, cluster.container.runtime) == (None, None)
+
+
+def test_a_schedule_replaces_the_site_s_of_which_the_first_entry_would_count(run: Path) -> None:
+    site = run.with_name("site.yaml")
+    site.write_text("cluster: {schedule: {mon-fri 8-18: 2, 'sat,sun': 9}}\n")
+    own = load_file(run, ["cluster.schedule={mon-sun 0-24: 4}"], site).cluster
+    assert own.schedule == {"mon-sun 0-24": 4}
+    assert load_file(run, ["cluster.schedule={}"], site).cluster.schedule == {}
+    assert load_file(run, (), site).cluster.schedule == {"mon-fri 8-18": 2, "sat,sun": 9}
+
+
+def test_null_takes_away_an_option_of_sbatch(run: Path) -> None:
+    site = run.with_name("site.yaml")
+    assert load_file(run, ["cluster.sbatch.constraint=null"], site).cluster.sbatch == {"mem": "8G"}
+
+
+def test_a_path_of_python_s_names_the_file_too(run: Path) -> None:
+    data = {"name": "a", "env": {"id": "E-v0"}, "cluster": {"site": run.with_name("site.yaml")}}
+    assert read_config(data).cluster.partition == "gpu"
+
+
+def test_where_the_file_is_does_not_depend_on_the_folder(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    for found in (load_file(run.name, ["cluster.site=site.yaml"]), load_file(run, (), "site.yaml")):
+        assert found.cluster.site == str(run.with_name("site.yaml"))
+
+
+def test_a_configuration_that_is_made_does_not_read_its_site_again(run: Path) -> None:
+    site = run.with_name("site.yaml")
+    made = load_file(run, (), site)
+    site.write_text("cluster: {partition: other, sbatch: {qos: long}}\n")
+    changed = from_words(made, ["cluster.minutes=5"], source="a run")
+    assert changed == replace(made, cluster=replace(made.cluster, minutes=5))
 
 
 def test_a_configuration_names_the_file_beside_it(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcpod.config.loader import from_words, to_mapping
+from hpcpod.config.loader import from_words
 from hpcpod.errors import RunNotFound, UserError
 from hpcpod.run import preflight
 from hpcpod.run.continuous import cycle
@@ -53,7 +53,7 @@ def registry_of(
             f"{error}; a registry of that name is not there either, and no configuration"
         ) from error
     run.folder.owner.require_mine("takes it over")
-    own = to_mapping(run.folder.resolved.config)
+    own = run.folder.resolved.config
     config = preflight.from_anywhere(from_words(own, overrides, source=run.name))
     cycle.stream_of(config)
     cycle.require_finished(run)
@@ -96,7 +96,7 @@ def looked_at(word: str | None) -> Registry:
 def _changed(registry: Registry, overrides: Sequence[str]) -> Registry:
     if overrides:
         writable(registry)  # another user's stream is never imported
-        own = to_mapping(registry.config)
+        own = registry.config
         config = preflight.from_anywhere(from_words(own, overrides, source=registry.name))
         cycle.stream_of(config)
         registry.configure(config)

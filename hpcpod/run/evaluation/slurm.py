@@ -131,7 +131,8 @@ def slurm_config(
             if not run.local and run.folder.owner.mine:
                 section = encode(run.folder.resolved.config.cluster)
                 break
-    section |= {"launcher": "slurm", "slots": None, **cluster}
+    # The run has its site's fields already, and the file may be gone.
+    section |= {"launcher": "slurm", "slots": None, "site": None, **cluster}
     data = {"name": "evaluate", "env": {"id": "evaluate"}, "cluster": section}
     config = from_words(data, overrides, source="hpcpod evaluate", site=site)
     # A scorer has one core and no GPU, whatever a site's pods have.
