@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod import plugins
+from hpcpod.config.decoder import INVALID, value_at
 from hpcpod.config.loader import asks_auto, from_data, load_sweep, put
-from hpcpod.config.scalars import plain
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.sweep import SweepConfig
 from hpcpod.errors import ConfigError, UserError
@@ -90,7 +90,7 @@ def read_plan(
     if asks_auto(base):
         problems.append("population: auto chooses for one run; a sweep names its algorithms")
         raise ConfigError(str(path), problems)
-    own = _own(base, factors)
+    own = _own(base, factors, problems)
     runs = combinations(sweep, factors, own) * sweep.seeds
     if runs > MANY and not yes:
         if problems:
@@ -99,30 +99,31 @@ def read_plan(
             f"{path} is a sweep of {runs:,} runs; confirm so many by --yes, or take levels away, or"
             " draw some of the combinations: design random, with cells"
         )
-    name, seed = plain(base.get("name")), plain(base.get("seed"))
-    dice = seed if isinstance(seed, int) else 0
+    seed = value_at("seed", int, base.get("seed", 0), [])  # a wrong one is a problem of each cell
+    dice = 0 if seed is INVALID else seed
     made = _with_data(base, factors, list(combine(sweep, factors, own, dice)))
     if sweep.design != "random":  # equal draws are replicates of one another
         made = list({json.dumps(each[0], sort_keys=True): each for each in made}.values())
     problems += _of_no_use(factors, [levels for levels, _ in made])
-    configs = _configs(made, name, cluster, problems)
+    configs = _configs(made, cluster, problems)
     if not problems:
         problems += _unequal(sweep, configs)
     if problems:
         raise ConfigError(str(path), problems)
     cells = _numbered([levels for levels, _ in made], sweep.seeds)
-    return Plan(str(name), str(path), sweep, tuple(factors), tuple(cells), tuple(configs))
+    return Plan(configs[0].name, str(path), sweep, tuple(factors), tuple(cells), tuple(configs))
 
 
-def _own(base: Mapping[str, Any], factors: Sequence[Factor]) -> dict[str, Any]:
-    """The values that the file itself has for factors, by path."""
+def _own(base: Mapping[str, Any], factors: Sequence[Factor], problems: list[str]) -> dict[str, Any]:
+    """The values that the file itself has for factors, by path, read as levels are."""
     found = {}
     for factor in factors:
         value: Any = base
         for key in factor.keys:
             value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None:
-            found[factor.path] = plain(value)
+        value = value_at(factor.path, object, value, problems)
+        if value not in (None, INVALID):
+            found[factor.path] = value
     return found
 
 
@@ -168,7 +169,7 @@ def _of_no_use(factors: Sequence[Factor], combos: Sequence[Levels]) -> Iterator[
             yield f"sweep.over.{factor.path}: no cell trains {factor.keys[1]}: take it out"
 
 
-def _configs(made: Made, name: Any, cluster: str | None, problems: list[str]) -> list[RunConfig]:
+def _configs(made: Made, cluster: str | None, problems: list[str]) -> list[RunConfig]:
     """The configuration of each combination; what is wrong with one of them goes to problems."""
     configs: list[RunConfig] = []
     wrong: dict[str, list[int]] = {}

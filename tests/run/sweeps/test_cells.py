@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,10 @@ Read = Callable[..., Plan]
 
 @pytest.fixture
 def read(home: Path) -> Read:
-    def read(over: str, head: str = HEAD, sweep: str = "", **options: bool) -> Plan:
+    def read(over: str, head: str = HEAD, sweep: str = "", **options: Any) -> Plan:
         path = home / "swept.yaml"
         path.write_text(f"{head}sweep:\n  over: {over}\n{sweep}")
-        plan = read_plan(path, **options)  # type: ignore[arg-type]
+        plan = read_plan(path, **options)
         assert plan is not None
         return plan
 
@@ -40,6 +41,38 @@ def problems(read: Read, over: str, head: str = HEAD, sweep: str = "") -> list[s
     with pytest.raises(ConfigError) as refused:
         check(read(over, head, sweep), probe=False)
     return refused.value.problems
+
+
+def test_what_the_command_line_gives_is_read_as_what_is_expected_there(read: Read) -> None:
+    over, drawn = "{agents.ppo.gamma: {uniform: [0.5, 0.9]}}", "  design: random\n  cells: 3\n"
+    words = ["seed=7", "name=2024"]
+    plan = read(over, sweep=drawn, overrides=words)
+    written = read(over, HEAD + "seed: 7\n", drawn)
+    assert [cell.levels for cell in plan.cells] == [cell.levels for cell in written.cells]
+    assert plan.cells[0].levels != read(over, sweep=drawn).cells[0].levels
+    assert (plan.name, plan.config_of(plan.cells[0]).name) == ("2024", "2024-001")
+
+
+def test_a_baseline_from_the_command_line_has_its_cell(read: Read) -> None:
+    over, one = "{agents.ppo.gamma: [0.9, 0.97]}", "  design: one_at_a_time\n"
+    for gamma, levels in (("0.970", [0.97, 0.9]), ("0.5", [0.5, 0.9, 0.97])):
+        plan = read(over, sweep=one, overrides=[f"agents.ppo.gamma={gamma}"])
+        assert [config.agents["ppo"]["gamma"] for config in plan.configs] == levels
+
+
+def test_an_ambiguous_word_at_a_factor_s_place_is_a_sentence(read: Read) -> None:
+    one, said = "  design: one_at_a_time\n", "is text to many readers of YAML; write 3.0e-4"
+    for written, where in (("3e-4", ""), ("{log_uniform: [3e-4, 0.1]}", ".log_uniform[0]")):
+        head = HEAD.replace("horizon: 16", f"horizon: 16, learning_rate: {written}")
+        assert problems(read, "{agents.ppo.learning_rate: [0.1, 0.2]}", head, one) == [
+            f"agents.ppo.learning_rate{where}: 3e-4 {said}"
+        ]
+
+
+def test_a_choice_is_not_lost_to_a_field_beside_it(read: Read) -> None:
+    head = HEAD.replace("{pods: {min: 1, max: 2}}", "auto")
+    with pytest.raises(ConfigError, match="population: auto chooses for one run"):
+        read("{agents.ppo.gamma: [0.9, 0.99]}", head, overrides=["population.pods.max=4"])
 
 
 def test_a_cell_is_the_file_with_its_levels_in_their_places(read: Read) -> None:
