@@ -12,7 +12,7 @@ from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import ASSUMED, CANDIDATES, Pace, Task
 from hpcpod.config.decoder import build, encode
 from hpcpod.config.limits import MANY
-from hpcpod.config.loader import merged
+from hpcpod.config.placement import ON_ONE_DEVICE, ranks_of, trains_on_gpu
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import ConfigError
@@ -78,23 +78,37 @@ class Auto:
             given["population"] = own
         base = self._read(given)
         plain = _kept(encode(base), given)
+        crowd = base.env.backend in ON_ONE_DEVICE and trains_on_gpu(base)
+        if crowd and "num_envs" not in plain["env"]:  # it chose 16, as for cores
+            said = (
+                f"env.num_envs: backend {base.env.backend} steps thousands at once on a GPU, and"
+                " how many is not measured here; write a number, such as 2048"
+            )
+            raise ConfigError(self._source, [said])
         named = list(own.get("algorithms", ())) or list(base.agents) or list(CANDIDATES)
         task, spaces = self._task(base, plain, named)
         slots, because = slots_of(base)
         try:
-            self._made = choose(task, Wishes(plain, slots, because), spaces)
+            self._made = choose(task, Wishes(plain, slots, because, ranks_of(base)), spaces)
         except ConfigError as error:
             raise ConfigError(self._source, error.problems) from error
         return self._made.data
 
     def _read(self, given: Mapping[str, Any]) -> RunConfig:
-        """The given fields, with defaults for the rest: to be measured and typed."""
-        names = list(given.get("agents") or ()) if isinstance(given.get("agents"), Mapping) else []
-        filled = dict(given)
-        if names and "algorithms" not in (given.get("population") or {}):
-            algorithms = {"algorithms": dict.fromkeys(names, 1.0), "pods": {"max": MANY}}
-            filled["population"] = merged(algorithms, given.get("population") or {})
-        config, problems = build(RunConfig, filled)
+        """The given fields, with defaults for the rest, or room where that is chosen: to be
+        measured and typed."""
+        agents, env = given.get("agents"), given.get("env")
+        population = dict(given.get("population") or {})
+        pods = population.get("pods", {})
+        # 12 processes, or one pod, were refused by defaults that nobody had asked for.
+        if isinstance(pods, Mapping):
+            population["pods"] = {"min": 1, "max": MANY, **pods}
+        if isinstance(env, Mapping):
+            env = {"num_envs": MANY, **env}
+        if agents and isinstance(agents, Mapping):
+            population.setdefault("algorithms", dict.fromkeys(agents, 1.0))
+        filled = {**given, "population": population}
+        config, problems = build(RunConfig, filled if env is None else {**filled, "env": env})
         if config is None:
             raise ConfigError(self._source, problems)
         return config

@@ -17,6 +17,7 @@ from hpcpod.config.auto.plan import (
     OF_EACH,
     ROUNDS,
     SCORING,
+    SHORTEST,
     Budget,
     Fixed,
     Plan,
@@ -24,8 +25,8 @@ from hpcpod.config.auto.plan import (
     panel_seconds,
 )
 from hpcpod.config.auto.task import Task, network_of
-from hpcpod.config.decoder import encode
-from hpcpod.config.space import AlgorithmSpace, Choice, Range, Scalar
+from hpcpod.config.decoder import encode, value_at
+from hpcpod.config.space import AlgorithmSpace, Choice, Range, Scalar, Value, extremes
 from hpcpod.errors import ConfigError
 
 ALLOCATOR = "halving"
@@ -43,6 +44,8 @@ REPLAY_BYTES = 10**9
 EPISODE_LIMIT = 1_000
 """Steps of an episode that would not end."""
 
+Keys = tuple[str, ...]
+"""A path by its steps, of which an agent's name may have dots."""
 Spaces = Mapping[str, AlgorithmSpace]
 """Of each algorithm its defaults with the ranges that it declares."""
 
@@ -57,6 +60,8 @@ class Wishes:
     """Slots at once."""
     slots_because: str
     """The reason why there are so many."""
+    ranks: int = 1
+    """Processes that train a pod, each with as many environments."""
 
 
 @dataclass
@@ -67,22 +72,26 @@ class Choosing:
     because: dict[str, str] = field(default_factory=dict)
     """Reasons by path, such as ``round.env_steps``."""
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str | Keys) -> Any:
         """The value at a path; None without one."""
         at: Any = self.data
-        for key in path.split("."):
+        for key in _keys(path):
             at = at.get(key) if isinstance(at, Mapping) else None
         return at
 
-    def put(self, path: str, value: Any, because: str) -> Any:
+    def put(self, path: str | Keys, value: Any, because: str) -> Any:
         """Set a field with its reason, unless the user has; return what it is then."""
-        *sections, key = path.split(".")
+        *sections, key = _keys(path)
         at = self.data
         for section in sections:
             at = at.setdefault(section, {})
         if key not in at:
-            at[key], self.because[path] = value, because
+            at[key], self.because[".".join((*sections, key))] = value, because
         return at[key]
+
+
+def _keys(path: str | Keys) -> Keys:
+    return tuple(path.split(".")) if isinstance(path, str) else path
 
 
 def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
@@ -97,7 +106,7 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
     budget = _budget(made, wishes)
     num_envs = made.put(
         "env.num_envs",
-        NUM_ENVS,
+        max(NUM_ENVS, made.get("env.processes") or 1),
         "one call of a network serves them all; rl-zoo's PPO takes 8 or 16",
     )
     _limit_episodes(task, made)
@@ -109,13 +118,26 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
         made.get("round.episodes"),
         made.get("round.env_steps"),
     )
-    sizing = Sizing(task, replay, budget, wishes.slots, num_envs, fixed)
+    width = num_envs * wishes.ranks
+    rollout = max(_rollout(made, name, spaces[name]) for name in names)
+    sizing = Sizing(task, replay, budget, wishes.slots, width, fixed, max(SHORTEST, rollout))
     sized = sizing.plan()
     _population(made, task, sized, wishes, sizing)
     _round(made, task, sized)
     for name in sized.algorithms:
-        _agent(made, task, name, spaces, num_envs, sized)
+        _agent(made, task, name, spaces, width, sized)
     return made
+
+
+def _rollout(made: Choosing, name: str, space: AlgorithmSpace) -> int:
+    """Steps of each environment in the longest rollout of an algorithm; where it is chosen here,
+    in the shortest one."""
+    own, allowed = made.get(("agents", name, "horizon")), space.values.get("horizon", 1)
+    if own is not None:
+        allowed = value_at("", Value, own, [])
+    steps = [each for each in extremes(allowed) if isinstance(each, int)]
+    free = own is None and isinstance(allowed, Choice)
+    return min(steps, default=1) if free else max(steps, default=1)
 
 
 def _candidates(task: Task, made: Choosing) -> list[str]:
@@ -231,9 +253,7 @@ def _round(made: Choosing, task: Task, sized: Plan) -> None:
     )
 
 
-def _agent(
-    made: Choosing, task: Task, name: str, spaces: Spaces, num_envs: int, sized: Plan
-) -> None:
+def _agent(made: Choosing, task: Task, name: str, spaces: Spaces, width: int, sized: Plan) -> None:
     """An algorithm's hyperparameters: its own search space, as far as it fits the round."""
     defaults, values = spaces[name].defaults, spaces[name].values
     ranges = spaces[name].ranged
@@ -242,20 +262,20 @@ def _agent(
         value: Range | Scalar = allowed
         because = ""
         if key == "horizon" and isinstance(allowed, Choice):
-            value = _at_most(allowed, sized.env_steps // num_envs)
+            value = _at_most(allowed, sized.env_steps // width)
             if value != allowed:
-                because = f"a rollout of {num_envs} environments is no longer than a round"
-        made.put(f"agents.{name}.{key}", encode(value), because)
+                because = f"a rollout of {width} environments is no longer than a round"
+        made.put(("agents", name, key), encode(value), because)
     for key, units in network_of(task, defaults).items():
         made.put(
-            f"agents.{name}.{key}",
+            ("agents", name, key),
             units,
             "observations and actions are small; wide layers are slow",
         )
     size = defaults.get("buffer_size")
     if isinstance(size, int) and size * task.observation_bytes > REPLAY_BYTES:
         fits = max(1_000, REPLAY_BYTES // task.observation_bytes // 1_000 * 1_000)
-        made.put(f"agents.{name}.buffer_size", fits, "a pod's replay is to stay within 1 GB")
+        made.put(("agents", name, "buffer_size"), fits, "a pod's replay is to stay within 1 GB")
     if ranges:
         made.because.setdefault(
             f"agents.{name}", f"the ranges that {name} declares itself, with their sources"

@@ -24,13 +24,13 @@ def commented(
         because: reasons by path, such as ``round.env_steps``.
         meanings: of fields by path, each a sentence to stand above the reason.
     """
-    return "\n".join(_lines(data, because, meanings, ""))
+    return "\n".join(_lines(data, because, meanings))
 
 
 def _lines(
-    data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str], path: str
-) -> Iterator[str]:
-    indent = "  " * (path.count(".") + 1 if path else 0)
+    data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str],
+    path: str = "", indent: str = "",
+) -> Iterator[str]:  # fmt: skip
     for key, value in data.items():
         at = f"{path}.{key}" if path else key
         reason = because.get(at) and f"because {because[at]}"
@@ -41,7 +41,7 @@ def _lines(
             )  # fmt: skip
         if isinstance(value, Mapping) and value and not _flat(value):
             yield f"{indent}{dump_line(key)}:"
-            yield from _lines(value, because, meanings, at)
+            yield from _lines(value, because, meanings, at, f"{indent}  ")
         else:
             yield f"{indent}{dump_line(key)}: {dump_line(value)}"
 

@@ -112,9 +112,11 @@ class Sizing:
     slots: int
     """At once."""
     num_envs: int
-    """Environments of a pod."""
+    """Environments of a pod, over all its ranks."""
     fixed: Fixed = Fixed()
     """Sizes that the user has set."""
+    rollout: int = SHORTEST
+    """Steps of each environment in the shortest round."""
 
     @property
     def crowded(self) -> list[str]:
@@ -153,7 +155,7 @@ class Sizing:
         """Plans for these algorithms, the preferred ones first: long panels, many pods."""
         trainings = min(MOST_PODS, sum(map(self._trainings, names)) / len(names))
         # no more slots than pods of which each has its rounds, however short
-        paid = (self.budget.env_steps or math.inf) // (ROUNDS * SHORTEST * self.num_envs)
+        paid = (self.budget.env_steps or math.inf) // (ROUNDS * self.rollout * self.num_envs)
         least = max(int(min(self.slots, paid)), OF_EACH * len(names), self.fixed.least)
         sizes = range(max(least, int(trainings)), least - 1, -1)
         # On Humanoid-v5, for an hour, TD3 came in beside PPO at the price of a panel of 8 for both.
@@ -170,7 +172,7 @@ class Sizing:
         if self.fixed.env_steps is not None:
             yield self.fixed.env_steps
             return
-        unit = SHORTEST * self.num_envs
+        unit = self.rollout * self.num_envs
         budget, low, high = self.budget, 0.0, math.inf
         if budget.env_steps is not None:
             high = budget.env_steps / (pods * ROUNDS)

@@ -12,6 +12,7 @@ from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import Pace, Task
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Choice, extremes
 from hpcpod.config.yaml_file import parse
 from hpcpod.errors import ConfigError
 from tests.config.auto.tasks import ALONE, CONTINUOUS, DISCRETE, SPACES
@@ -80,6 +81,47 @@ def test_what_is_given_stays() -> None:
     assert dict(run.population.algorithms) == {"ppo": 1.0}, "agents name the algorithms"
     assert dict(run.agents["ppo"]) == {"learning_rate": 1e-3, "horizon": 64}
     assert "round.env_steps" not in made.because
+
+
+def longest(run: RunConfig) -> int:
+    """Environment steps of the longest rollout of one rank that a pod may be born with."""
+    horizons = [extremes(values["horizon"])[-1] for values in run.agents.values()]
+    return max(map(int, horizons)) * run.env.num_envs
+
+
+def test_a_round_holds_a_rollout_of_every_rank() -> None:
+    given = {"name": "auto", "env": {"id": "Game-v0"}, "stop": {"minutes": 1.0}}
+    four = config(choose(ALONE, Wishes(given, 2, "two slots", ranks=4), SPACES))
+    assert four.round.env_steps >= 4 * longest(four)
+    assert four.agents["ppo"]["horizon"] == Choice((32, 128))
+
+
+@pytest.mark.parametrize("horizon", [2048, {"choice": [64, 2048]}])
+def test_a_round_holds_the_rollout_that_the_user_has_set(horizon: Any) -> None:
+    run = config(chosen(ALONE, stop={"minutes": 1}, agents={"ppo": {"horizon": horizon}}))
+    assert longest(run) == 2048 * 16 and run.round.env_steps % longest(run) == 0
+
+
+def test_a_round_holds_the_rollout_of_an_agent_that_does_not_search_it() -> None:
+    space = AlgorithmSpace("ppo", {"horizon": 1_000}, {"horizon": 1_000})
+    wishes = Wishes({"name": "auto", "env": {"id": "Game-v0"}}, 2, "two slots")
+    assert config(choose(ALONE, wishes, {"ppo": space})).round.env_steps >= 16_000
+
+
+def test_there_are_as_many_environments_as_the_user_has_processes_for_them() -> None:
+    made = chosen(ALONE, env={"id": "Game-v0", "processes": 20})
+    assert config(made).env.num_envs == 20
+
+
+def test_an_agent_s_path_may_have_dots() -> None:
+    mine = "my.agents:Mine"
+    task = replace(ALONE, paces={mine: ALONE.paces["ppo"]})
+    given = {"name": "auto", "env": {"id": "Game-v0"}, "agents": {mine: {"horizon": 64}}}
+    made = choose(task, Wishes(given, 2, "two slots"), {mine: SPACES["ppo"]})
+    rate = {"log_uniform": [1e-4, 1e-3]}
+    assert made.data["agents"] == {mine: {"horizon": 64, "learning_rate": rate}}
+    assert f"agents.{mine}.learning_rate" in made.because
+    assert parse(commented(made.data, made.because)) == (made.data, [])
 
 
 def test_no_fewer_pods_are_chosen_than_the_user_wants_at_least() -> None:
