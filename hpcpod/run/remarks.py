@@ -46,6 +46,7 @@ def remarks(
     yield from odd_times(config)
     yield from on_trading(config, look)
     yield from unlimited_axis(config)
+    yield from _idle_cost(config)
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
     copies = config.population.generator != "random_search"
@@ -91,6 +92,16 @@ def _missing_loggers(config: RunConfig) -> Iterator[str]:
                 f"metrics: {name} is not installed here, and a pod trains without where it is not;"
                 f" install it by {sys.executable} -m pip install 'hpcpod[{name}]'"
             )
+
+
+def _idle_cost(config: RunConfig) -> Iterator[str]:
+    """A second aim that the updater does not look at."""
+    updater, cost = config.population.updater, config.population.cost
+    if cost != "seconds" and updater in ("paired_gate", "welch_gate", "ranking"):
+        yield (
+            f"population.cost: {updater} compares returns alone, so {cost} counts for nothing; take"
+            " updater: pareto, or leave cost out"
+        )
 
 
 def _own_rules(config: RunConfig) -> bool:

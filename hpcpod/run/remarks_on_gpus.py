@@ -19,11 +19,22 @@ _ON_CORES = ("auto", "gymnasium", "mujoco", "envpool")
 
 
 def on_gpus(config: RunConfig, look: Look | None) -> Iterator[str]:
-    """A whole GPU for a pod of small networks whose environments are stepped on cores.
+    """GPUs that nothing trains on, and a whole one for a pod of small networks whose environments
+    are stepped on cores.
 
-    Nothing is said where the task was not tried: a small checkpoint is the only sign.
+    Of the latter nothing is said where the task was not tried: a small checkpoint is the only sign.
     """
     resources = config.resources
+    if resources.gpu_type is not None and not resources.gpus_per_pod:
+        yield (
+            "resources.gpu_type: pods get no GPU, since resources.gpus_per_pod is 0; set that to 1,"
+            " or gpu_type to null"
+        )
+    if resources.gpus_per_pod and config.pod.device == "cpu" and config.program is None:
+        yield (
+            "resources.gpus_per_pod: a pod takes GPUs and trains on cores, since pod.device is cpu;"
+            " set that to auto, or gpus_per_pod to 0"
+        )
     if not resources.gpus_per_pod or resources.pods_per_gpu > 1 or look is None:
         return
     if config.env.backend not in _ON_CORES or config.pod.device == "cpu":

@@ -8,6 +8,7 @@ import pytest
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.run.preflight import check
+from hpcpod.run.remarks_on_gpus import on_gpus
 from tests.support.small_runs import mapping
 
 GPU = {"launcher": "slurm"}
@@ -36,3 +37,19 @@ def test_a_whole_gpu_for_a_small_network_is_said(given: dict[str, Any], said: st
 def test_of_a_gpu_nothing_is_said_where_the_task_was_not_tried() -> None:
     config = from_mapping(mapping(cluster=GPU, resources={"gpus_per_pod": 1}))
     assert not [each for each in check(config, probe=False).remarks if "idle" in each]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"resources": {"gpu_type": "a100"}}, "resources.gpu_type: pods get no GPU"),
+        ({"resources": {"gpu_type": "a100", "gpus_per_pod": 1}}, ""),
+        ({"resources": {"gpus_per_pod": 1}, "pod": {"device": "cpu"}}, "trains on cores, since"),
+        ({"resources": {"gpus_per_pod": 1}, "pod": {"device": "cuda"}}, ""),
+        ({"pod": {"device": "cpu"}}, ""),
+    ],
+)
+def test_gpus_that_nothing_trains_on_are_said(given: dict[str, Any], said: str) -> None:
+    found = list(on_gpus(from_mapping(mapping(cluster=GPU, **given)), None))
+    assert len(found) == (1 if said else 0)
+    assert not said or said in found[0]
