@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hpcpod.config.limits import Count, Limited, Positive
-from hpcpod.config.space import AlgorithmSpace, Scalar, Value
+from hpcpod.config.space import AlgorithmSpace, Range, Scalar, Value
 
 PROGRAM = "program"
 """The population's one algorithm, and the id of its environment, where a program trains."""
@@ -155,3 +155,25 @@ def misfits(config: Any) -> Iterator[str]:
             yield f"population.second_looks: a second look {lacks}, else take it out"
         if config.snapshots.seconds is not None:
             yield f"snapshots.seconds: a snapshot {lacks}, else take it out"
+
+
+def without_effect(config: Any) -> Iterator[str]:
+    """Problems of fields beside a program that would do nothing.
+
+    They are asked for before a launch alone: runs of earlier versions have such fields.
+
+    Args:
+        config: a ``RunConfig`` that has a program.
+    """
+    program: ProgramConfig = config.program
+    if config.agents:
+        yield "agents: the program's hyperparameters go into program.search; take the section out"
+    if config.env != type(config.env)(PROGRAM, num_envs=1):
+        yield "env: the program makes its own environment; take the section env out"
+    control = program.space.unmutated()
+    for name, default in program.defaults.items():
+        if isinstance(program.search.get(name), Range) and control[name] != default:
+            yield (
+                f"program.defaults.{name}: {default} is not in the range of program.search.{name},"
+                " which a control's value must be in; change one of them"
+            )
