@@ -25,6 +25,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
+from hpcpod.tournament.allocators.auto import Auto
 from hpcpod.tournament.answers import kept, wrong_birth, wrong_verdict
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.budget import later_share, slots_at_work
@@ -37,8 +38,8 @@ from hpcpod.tournament.updaters import PairedGate
 
 log = logging.getLogger(__name__)
 
-BUILT_IN = {"updater": "paired_gate", "generator": "gentle_truncation", "allocator": "fair"}
-"""The rule that decides where a part's answer is refused."""
+BUILT_IN = {"updater": "paired_gate", "generator": "gentle_truncation", "allocator": "auto"}
+"""The rule that decides where a part's answer is refused: the default."""
 SECONDS = 10.0
 """Time that a user's rule has for one decision: all slots that report wait for it."""
 
@@ -58,6 +59,7 @@ class Rulings:
         """The rule that made a part's last decision."""
         population = rules.config.population
         self._updater, self._generator = PairedGate(population), GentleTruncation(population)
+        self._allocator = Auto(population)
 
     def judge(self, cohorts: Cohorts, report: Report, *, counts: bool = True) -> Verdict:
         """The updater's verdict on a report; only one that ``counts`` is recorded."""
@@ -102,14 +104,14 @@ class Rulings:
         return child
 
     def allocated(self, board: Board) -> Board:
-        """The board after its allocator was asked; if that is refused, every pod trains."""
+        """The board after its allocator was asked."""
         seen = prospects(board, self._rules.config, self._now)
         allocation = self._asked(
             "allocator",
             "",
             lambda: self._rules.allocator.allocate(seen),
             lambda found: refusal(found, seen),
-            Allocation,
+            lambda: self._by_default(seen),
         )
         self._note_allocation(seen, allocation)
         return carried_out(self._succeeded(board, allocation), allocation, seen.axis)
@@ -221,6 +223,19 @@ class Rulings:
         share = later_share(config, slots_at_work(board, config, self._now))
         return Fresh(algorithm, drawn, evidence=evidence, share=share)
 
+    def _by_default(self, seen: Prospects) -> Allocation:
+        """The default allocator's answer; every pod trains where that is refused, too."""
+        try:
+            found = self._allocator.allocate(seen)
+            reason = refusal(found, seen)
+        except Exception as error:  # it may be the rule that was asked
+            reason = in_words(error)
+        if not reason:
+            return found
+        log.warning("population.allocator: the default's decision is refused, too: %s", reason)
+        self._by["allocator"] = "fair"
+        return Allocation()
+
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""
         known = {each.pod: each for each in seen.candidates}
@@ -301,12 +316,14 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     """Hyperparameters of a pod of the first generation.
 
     Raises:
-        UnusablePlugin: the generator raises, or gives what no pod can have.
+        UnusablePlugin: the generator raises, takes too long, or gives what no pod can have.
     """
-    space = rules.algorithms[algorithm]
+    space, founder = rules.algorithms[algorithm], rules.generator.founder
     try:
-        drawn, wrong = kept(rules.generator.founder(space, control, key))
+        drawn, wrong = kept(answered_in(SECONDS, lambda: founder(space, control, key)))
         wrong = wrong or space.misfit(drawn)
+    except TimeoutError:
+        wrong = f"it took more than {SECONDS:g} s, the most that a decision may take"
     except Exception as error:  # a user's own may raise whatever it likes
         wrong = in_words(error)
     if wrong:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpcpod.records.records import Board
+import pytest
+
+from hpcpod.records.records import Board, Decision
 from hpcpod.tournament.allocation import Allocation, Prospects, prospects, refusal
+from hpcpod.tournament.allocators.auto import Auto
 from hpcpod.tournament.allocators.halving import Halving
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rulings import Rulings
-from tests.tournament.test_allocators import EIGHT, POPULATION, STEPS, budgeted, played, pod, seen
+from tests.tournament.test_allocators import (
+    EIGHT,
+    POPULATION,
+    STEPS,
+    Raising,
+    boards,
+    budgeted,
+    played,
+    pod,
+    seen,
+)
 from tests.tournament.world import failed
 
 
@@ -85,3 +99,39 @@ def test_a_pod_that_is_given_up_ends() -> None:
     assert (ended.fate, ended.fate_reason, ended.birth) == ("given up", "the last", None)
     assert len(after.living) == 7
     assert Board.from_document(after.document()) == after
+
+
+class Late(Auto):
+    """An allocator that breaks in the second half of a budget."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        if (prospects.spent or 0.0) > 0.5:
+            raise KeyError("p0009")
+        return super().allocate(prospects)
+
+
+def test_one_that_breaks_late_in_a_budget_does_not_wake_the_resting() -> None:
+    game = budgeted("tests.tournament.test_allocations:Late", steps=64 * STEPS)
+    usual, decided = replace(game, allocator=Auto(POPULATION)), list[Decision]()
+    both = zip(boards(game, 30, gain=2.0), boards(usual, 30, gain=2.0), strict=True)
+    for found, expected in both:
+        assert replace(found, decisions={}) == replace(expected, decisions={})
+        decided += found.decisions.values()
+    assert len(resting_pods(found)) >= 6
+    refused = [each for each in decided if each.kind == "refusal"]
+    assert {each.outcome for each in refused} == {"KeyError: 'p0009'"}
+    late = decided[decided.index(refused[0]) :]
+    assert {each.rule for each in late if each.kind in ("rest", "train")} == {"auto"}
+
+
+def test_where_the_default_is_refused_too_every_pod_trains(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    game = budgeted("auto", steps=64 * STEPS)
+    board = played(game, 25)
+    assert resting_pods(board)
+    monkeypatch.setattr(Auto, "allocate", Raising.allocate)
+    rulings = Rulings(game, board, 60.0)
+    assert resting_pods(rulings.allocated(board)) == frozenset()
+    assert "the default's decision is refused, too: KeyError" in caplog.text
+    assert {each.rule for each in rulings.made if each.kind == "train"} == {"fair"}

@@ -367,5 +367,7 @@ def test_what_can_t_be_carried_out_is_refused(
     assert resting_pods(board)
     with caplog.at_level(logging.WARNING):
         after = Rulings(replace(game, allocator=allocator), board, 60.0).allocated(board)
-    assert resting_pods(after) == frozenset()
+    assert resting_pods(after)
+    usual = replace(game, allocator=Auto(game.config.population))
+    assert after == Rulings(usual, board, 60.0).allocated(board)
     assert "population.allocator: its decision is refused" in caplog.text

@@ -12,17 +12,28 @@ import numpy as np
 import pytest
 
 from hpcpod.errors import Corrupt
-from hpcpod.records.records import Birth, Board, Checkpoint, Entry, Order, PodState, Rescore
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Checkpoint,
+    Decision,
+    Entry,
+    Order,
+    PodState,
+    Rescore,
+)
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.allocation import Allocation, Prospects
+from hpcpod.tournament.allocators.fair import Fair
 from hpcpod.tournament.leaderboard import fold, orders
 from hpcpod.tournament.merge import after_merge, merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.support.slots import SlotProcess
 from tests.support.small_runs import SLOW, create, wait_for
-from tests.tournament.world import flat, report
+from tests.tournament.world import flat, order_of, report
 
 
 def rules_of(folder: RunFolder) -> Rules:
@@ -218,3 +229,33 @@ def test_a_board_that_contradicts_itself_is_refused_in_a_sentence(
     for look in (read_board, lambda folder: merge(folder, rules_of(folder))):
         with pytest.raises(Corrupt, match=r"is none that this hpcpod wrote: .*p000"):
             look(folder)
+
+
+class Hungry(Fair):
+    """Has the first pod rest, a control, as soon as another is ahead of it."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        behind = [each.pod for each in prospects.scored[1:]]
+        return Allocation(resting={"p0001": "it is behind"} if "p0001" in behind else {})
+
+
+def test_an_allocator_that_starves_a_control_is_refused_and_the_control_trains(
+    tmp_path: Path,
+) -> None:
+    rule = f"{__name__}:Hungry"
+    population = {"pods": {"min": 1, "max": 3}, "allocator": rule}
+    folder = create(tmp_path, population=population, stop={"rounds": 3})
+    decided: dict[str, Decision] = {}
+    for order in orders(read_board(folder)):  # the control is the worst
+        decided |= answer(folder, order, flat(float(order.pod[1:]))).decisions
+    decided |= answer(folder, order_of(read_board(folder), "p0001"), flat(1.0)).decisions
+    board = read_board(folder)
+    control = board.pods["p0001"]
+    assert control.control and [each.round for each in control.evaluations] == [1, 2]
+    kept = {**folder.decisions.all(), **board.decisions}
+    refused = [each for each in kept.values() if each.kind == "refusal"]
+    assert {(each.rule, each.outcome) for each in refused} == {
+        (rule, "it leaves p0001 without a round, which leads or is a control")
+    }
+    assert kept == decided
+    assert not control.rests and not [each for each in kept.values() if each.kind == "rest"]

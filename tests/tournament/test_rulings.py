@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import NoneType
 from typing import Any
 
@@ -24,6 +26,7 @@ from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import answered_in, in_short
+from tests.support.command_line import refusal
 from tests.tournament.world import SPACE, by_number, failed, flat, play_round, report, rules
 
 GAME = rules(8, controls=1, warmup_rounds=1)
@@ -231,6 +234,30 @@ def test_a_founder_that_no_board_keeps_is_refused_at_launch() -> None:
 
     with pytest.raises(UnusablePlugin, match=r"no founder of ppo: the board can't keep its hyper"):
         first_board(replace(GAME, generator=Exact(GAME.config.population)), 0.0)
+
+
+class Hanging(GentleTruncation):
+    """A generator that draws no pod before a test has ended."""
+
+    ended = threading.Event()
+
+    def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
+        self.ended.wait()
+        return super().founder(space, control, key)
+
+
+def test_a_founder_that_hangs_is_refused_at_launch_and_leaves_no_run(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rulings, "SECONDS", 0.05)
+    name = f"{__name__}:Hanging"
+    words = ("launch", "good.yaml", "--no-probe", "--set", f"population.generator={name}")
+    assert refusal(capsys, *words).endswith(
+        f"hpcpod: population.generator: {name} gives no founder of ppo: it took more than 0.05 s,"
+        " the most that a decision may take\n"
+    )
+    assert not (home / "runs" / "small").exists()
+    Hanging.ended.set()
 
 
 def test_what_ends_in_time_is_given_on() -> None:
