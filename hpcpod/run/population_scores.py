@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import StatisticsError, correlation
 
 from hpcpod.records.records import Board, PodState
 from hpcpod.tournament.statistics import mean, sd, standard_error
@@ -46,6 +47,13 @@ class PodScore:
     improves: float | None
     """Probability that an episode returns more than the first pod's: seed by seed if they stand at
     the same round; None of the first."""
+    improves_low: float | None
+    """Lower end of its 95 % interval."""
+    improves_high: float | None
+    """Upper end of it."""
+    correlation: float | None
+    """Correlation of its returns with the first pod's, seed by seed, in [-1, 1]; None of the first,
+    of a pod at another round, and where one's returns are all the same."""
     slope: float | None
     """Rise of the return in a round, by the evaluations that are kept; None of fewer than three."""
     slope_error: float | None
@@ -80,6 +88,7 @@ def _score(pod: PodState, first: PodState, shrunk: float, error: float, best: fl
     low, high = iqm_interval([last.returns])
     paired = last.round == against.round and len(last.returns) == len(against.returns)
     beside = None if pod is first else improvement(last.returns, against.returns, paired=paired)
+    alike = _correlated(last.returns, against.returns) if paired and pod is not first else None
     kept = pod.evaluations
     errors = [standard_error(each.returns) for each in kept]
     line = trend([each.round for each in kept], [mean(each.returns) for each in kept],
@@ -88,8 +97,17 @@ def _score(pod: PodState, first: PodState, shrunk: float, error: float, best: fl
         pod.id, pod.algorithm, last.round, len(last.returns), mean(last.returns), sd(last.returns),
         shrunk, error, shrunk - 1.6449 * error, iqm(last.returns), low, high, best,
         None if beside is None else beside.probability,
+        None if beside is None else beside.low, None if beside is None else beside.high, alike,
         None if line is None else line.slope, None if line is None else line.error,
     )  # fmt: skip
+
+
+def _correlated(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """The correlation of two pods' returns on common seeds; None where one's are all the same."""
+    try:
+        return max(-1.0, min(1.0, correlation(one, other)))
+    except StatisticsError:
+        return None
 
 
 def believed(scores: Sequence[PodScore]) -> str:

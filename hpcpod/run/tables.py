@@ -224,16 +224,21 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
     return table
 
 
-def scores_table(scores: Sequence[PodScore]) -> Table:
-    """The living pods side by side, the highest shrunk mean first, with a caption."""
+def scores_table(scores: Sequence[PodScore]) -> RenderableType:
+    """The living pods side by side, the highest shrunk mean first, with a caption; below, each
+    other one beside the first."""
+    from rich.console import Group
     from rich.text import Text
 
     table = plain_table("scores", believed(scores))
-    table.add_column("pod", no_wrap=True)
+    beside = plain_table("beside the first", "Correlations are of returns on common seeds.")
+    for each in (table, beside):
+        each.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
-    for column in ("round", "mean", "sd", "shrunk", "above (95 %)", "IQM", "P(best)", "P(> first)",
-                   "a round"):  # fmt: skip
+    for column in ("round", "mean", "sd", "shrunk", "above\n(95 %)", "IQM", "P(best)", "a round"):
         table.add_column(column, justify="right", no_wrap=True)
+    for column in ("P(> first)", "correlation"):
+        beside.add_column(column, justify="right", no_wrap=True)
     for row in scores:
         slope = "-"
         if row.slope is not None and row.slope_error is not None:
@@ -241,10 +246,15 @@ def scores_table(scores: Sequence[PodScore]) -> Table:
         table.add_row(
             Text(visible(row.pod)), Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"),
             str(row.round), number(row.mean), number(row.sd), number(row.shrunk), number(row.low),
-            interval(row.iqm, row.iqm_low, row.iqm_high), f"{row.best:.2f}",
-            "-" if row.improves is None else f"{row.improves:.2f}", slope,
+            interval(row.iqm, row.iqm_low, row.iqm_high), f"{row.best:.2f}", slope,
         )  # fmt: skip
-    return table
+        if row.improves is not None:
+            beside.add_row(
+                Text(visible(row.pod)),
+                f"{row.improves:.2f} [{row.improves_low:.2f}, {row.improves_high:.2f}]",
+                "-" if row.correlation is None else f"{row.correlation:.2f}",
+            )
+    return Group(table, "", beside) if beside.rows else table
 
 
 def snapshots_table(scores: Sequence[SnapshotScore], over: bool) -> Table:

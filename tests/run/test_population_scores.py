@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -48,7 +51,26 @@ def test_a_leader_is_seen_on_common_seeds() -> None:
     assert (first.pod, first.improves) == ("p0004", None)
     assert first.best > 0.99
     assert all(other.improves is not None and other.improves < 0.3 for other in others)
+    for other in others:
+        assert other.improves_low is not None and other.improves_high is not None
+        assert 0 <= other.improves_low <= (other.improves or 0.0) < other.improves_high <= 0.5
     assert first.iqm_low < first.iqm < first.iqm_high
+
+
+def test_pods_are_correlated_by_the_seeds_that_they_have_in_common() -> None:
+    board = played(2.0)
+    first, *others = pod_scores(board)
+    returns = {pod.id: pod.history[-1].returns for pod in board.living}
+    assert first.correlation is None
+    for other in others:
+        by_hand = np.corrcoef(returns[first.pod], returns[other.pod])[0, 1]
+        assert other.correlation == pytest.approx(by_hand) and by_hand > 0.5
+    ahead = next(order for order in orders(board) if order.pod == "p0001")
+    later = [report(ahead, [each - 1 for each in returns["p0004"]])]  # on other seeds
+    game = rules(4, stop=StopConfig(rounds=99), warmup_rounds=99)
+    scores = pod_scores(fold(board, later, game, now=1.0))
+    assert scores[0].pod == "p0004"
+    assert {s.pod for s in scores if s.correlation is None} == {"p0001", "p0004"}
 
 
 def test_a_slope_is_the_rise_of_a_round() -> None:
@@ -68,15 +90,26 @@ def test_pods_without_spread_are_scored() -> None:
     board = first_board(game, 0.0)
     board = fold(board, [report(o, (5.0,) * 4) for o in orders(board)], game, now=1.0)
     assert {(score.mean, score.sd) for score in pod_scores(board)} == {(5.0, 0.0)}
+    assert {score.correlation for score in pod_scores(board)} == {None}
     assert all(math.isfinite(score.shrunk) for score in pod_scores(board))
 
 
 def test_the_table_fits_its_width() -> None:
-    console = Console(width=140, record=True)
-    console.print(scores_table(pod_scores(played(2.0))))
+    wide: dict[str, Any] = {
+        "mean": 475.25, "sd": 112.5, "shrunk": 475.5, "low": 465.1, "iqm": 470.1, "iqm_low": 450.3,
+        "iqm_high": 480.2, "slope": 121.3, "slope_error": 14.5,
+    }  # fmt: skip
+    scores = [replace(score, **wide) for score in pod_scores(played(2.0))]
+    console = Console(width=100, record=True)
+    console.print(scores_table(scores))
     text = console.export_text()
     assert "P(best)" in text and "p0004" in text and "±" in text
     assert "may be the best" in text
+    assert "…" not in text and max(map(len, text.splitlines())) <= 100
+    last = scores[-1]
+    assert f"  470.1 [450.3, 480.2]     {last.best:.2f}  121.3 ± 14.5" in text
+    assert f"[{last.improves_low:.2f}, {last.improves_high:.2f}]" in text
+    assert f" {last.correlation:.2f}" in text
 
 
 def test_the_leaderboard_has_them_on_request(
@@ -87,6 +120,7 @@ def test_the_leaderboard_has_them_on_request(
     assert "P(best)" in capsys.readouterr().out
     assert main(["leaderboard", folder, "--stats", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
-    assert {"pod", "shrunk", "best", "iqm", "slope"} <= found[0].keys()
+    asked = {"pod", "shrunk", "best", "iqm", "slope", "improves_low", "correlation"}
+    assert asked <= found[0].keys()
     assert main(["leaderboard", folder]) == 0
     assert "P(best)" not in capsys.readouterr().out
