@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from hpcpod.config.loader import (
     merged,
 )
 from hpcpod.config.placement import ON_ONE_DEVICE, ranks_of, shape_of, trains_on_gpu
+from hpcpod.config.program import without_effect
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import expanded, over_site
@@ -320,13 +322,34 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
             f"env.processes: backend {backend} steps all environments on the pod's GPU at once, and"
             f" {processes} processes would take them to the CPU; leave it out"
         )
+    fusion, ranks = config.pod.fusion.backend, config.pod.ranks or config.resources.gpus_per_pod
+    if ranks > 1 and fusion == "nccl" and not trains_on_gpu(config):
+        yield (  # torch said that another rank was gone
+            f"pod.fusion.backend: nccl joins GPUs, and the {ranks} ranks train on cores; set it to"
+            " auto, or give each rank a GPU"
+        )
+    here = config.cluster.launcher == "local"
+    if ranks > 1 and fusion == "mpi" and here and shutil.which("mpirun") is None:
+        yield (
+            "pod.fusion.backend: mpi starts ranks by mpirun, which is not on this machine; install"
+            " an MPI (Debian: openmpi-bin), or set it to gloo"
+        )
+    if config.program is not None:
+        yield from without_effect(config)
 
 
 def _short_budget(config: RunConfig) -> Iterator[str]:
-    """A budget that ends before an allocator has pods to compare."""
-    population, steps = config.population, config.stop.env_steps
+    """A budget that ends before a round does, or before an allocator has pods to compare."""
+    population, steps, program = config.population, config.stop.env_steps, config.program
     pods, one = population.pods.max, config.round.env_steps
-    if population.allocator not in ("auto", "fair") and steps is not None and steps < pods * one:
+    if steps is None or (program is not None and program.seconds is not None):
+        return
+    if steps < one:  # the first round ended the run, however far beyond its budget
+        yield (
+            f"stop.env_steps: no round of {one} steps (round.env_steps) ends within {steps}; set it"
+            f" to at least {one}, or make rounds shorter"
+        )
+    elif population.allocator not in ("auto", "fair") and steps < pods * one:
         yield (
             f"stop.env_steps: the budget of {steps} steps ends before each of {pods} pods has"
             f" trained a round of {one}, so population.allocator has nothing to compare; set it to"

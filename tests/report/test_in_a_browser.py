@@ -36,7 +36,7 @@ name: swept
 env: {id: CartPole-v1, num_envs: 4}
 population: {pods: {min: 1, max: 1}}
 agents: {ppo: {horizon: 16, hidden: 16}}
-stop: {env_steps: 512}
+stop: {env_steps: 20000}
 sweep:
   seeds: 2
   over:

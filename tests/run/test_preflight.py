@@ -12,8 +12,10 @@ import pytest
 import hpcpod
 from hpcpod import plugins
 from hpcpod.cli.parser import main
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError
-from hpcpod.run.preflight import read_config
+from hpcpod.run.preflight import check, read_config
+from tests.program.programs import mapping as program
 from tests.support.command_line import GOOD, problem, refusal
 from tests.support.small_runs import mapping
 
@@ -177,6 +179,19 @@ def test_a_budget_that_ends_before_pods_can_be_compared_is_refused(
         " of 2000, so population.allocator has nothing to compare; set it to at least 8000, or"
         " lower population.pods.max or round.env_steps"
     )
+
+
+def test_a_budget_in_which_no_round_ends_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["validate", "good.yaml", "--no-probe", "--set", "round.env_steps=2000"]
+    assert problem(capsys, *words, "--set", "stop.env_steps=1999") == (
+        "stop.env_steps: no round of 2000 steps (round.env_steps) ends within 1999; set it to at"
+        " least 2000, or make rounds shorter"
+    )
+    assert main([*words, "--set", "stop.env_steps=2000"]) == 0
+    timed = program("", home, program={"seconds": 5.0}, stop={"env_steps": 1})
+    assert check(from_mapping(timed), probe=False)  # its steps are not known
 
 
 def test_a_target_alone_is_an_end(home: Path) -> None:
