@@ -19,6 +19,7 @@ from hpcpod.config.manual import field_docs
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 400
+LONGEST_GENERATOR = 150
 LONGEST_FUNCTION = 60
 SOURCES = [
     path
@@ -113,6 +114,14 @@ def test_the_files_to_check_are_found() -> None:
 def test_no_file_has_more_than_400_lines() -> None:
     counts = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
     assert {path: lines for path, lines in counts.items() if lines > MOST_LINES} == {}
+
+
+def test_no_generator_has_more_than_150_lines() -> None:
+    rules = ROOT / "hpcpod" / "tournament" / "generators"
+    found = {path.stem: path.read_text(encoding="utf-8") for path in rules.glob("*.py")}
+    assert "gentle_truncation" in found
+    counts = {rule: len(text.splitlines()) for rule, text in found.items()}
+    assert {rule: lines for rule, lines in counts.items() if lines > LONGEST_GENERATOR} == {}
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hpcpod.cli.parser import main
 from hpcpod.config.auto.choice import ALLOCATOR
 from hpcpod.config.auto.task import ASSUMED
 from hpcpod.config.loader import asks_auto, load_file
+from hpcpod.config.yaml_file import read
 from hpcpod.run import auto
 from hpcpod.run.run import open_run
 from tests.support.command_line import refusal
@@ -72,6 +74,50 @@ def test_actions_decide_the_algorithms(home: Path, capsys: pytest.CaptureFixture
         for env in ("Pendulum-v1", f"{HERE}:Both")
     }
     assert of == {"Pendulum-v1": {"ppo", "sac", "td3"}, f"{HERE}:Both": {"ppo"}}
+
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ON_A_GPU = {"Ant-v5 warp": "Warp's environments are made on a GPU"}
+"""Tasks of configurations that are left out, each with the reason."""
+PACKAGES = {"-v5": "mujoco", "LunarLander": "Box2D"}
+"""Optional packages that tasks need, by a part of their names."""
+DISCRETE = {"Acrobot-v1", "CartPole-v1", "LunarLander-v3"}
+
+
+def tasks() -> dict[str, dict[str, Any]]:
+    """The tasks of all configurations that come along: for each id, and backend, the sections that
+    name it. Programs have none."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(CONFIGS.rglob("*.yaml")):
+        whole, _ = read(path)
+        env = {key: value for key, value in whole.get("env", {}).items() if key != "num_envs"}
+        if env:
+            name = " ".join([env["id"], *([env["backend"]] if "backend" in env else [])])
+            evaluator = whole.get("pod", {}).get("evaluator", "panel")
+            found.setdefault(name, {"env": env, "pod": {"evaluator": evaluator}})
+    return found
+
+
+TASKS = tasks()
+
+
+def test_the_tasks_that_are_left_out_are_there() -> None:
+    assert ON_A_GPU.keys() < TASKS.keys() and {"trading trading", "Humanoid-v5"} < TASKS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(TASKS.keys() - ON_A_GPU.keys()))
+def test_each_task_of_the_configurations_gets_one_that_is_valid(
+    name: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part, package in PACKAGES.items():
+        if part in name:
+            pytest.importorskip(package)
+    asked = {"name": "chosen", "population": "auto", "stop": {"minutes": 60}, **TASKS[name]}
+    (home / "auto.yaml").write_text(json.dumps(asked))
+    run = load_file(preview(capsys, home, "auto.yaml"))  # what is printed has passed all checks
+    assert (run.env.id, run.stop.minutes) == (name.split()[0], 60.0)
+    able = {"ppo", "dqn"} if run.env.id in DISCRETE else {"ppo", "sac", "td3"}
+    assert run.agents.keys() == run.population.algorithms.keys() <= able
 
 
 def test_flags_and_fields_count_for_more_than_the_choice(
