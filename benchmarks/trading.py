@@ -188,8 +188,9 @@ def told(task: Task, *agents: Agent) -> str:
     return (
         f"{rival.ahead:+7.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day against buy-and-hold,"
         f" {cash.ahead:+.2f} [{cash.low:+.2f}, {cash.high:+.2f}] against cash,"
-        f" Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f}, turnover"
-        f" {own.turnover:.1f} a day: {'edge' if found.edge else 'no edge'}"
+        f" Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f} ±"
+        f" {rival.sharpe_error:.2f}, turnover {own.turnover:.1f} a day:"
+        f" {'edge' if found.edge else 'no edge'}"
     )
 
 
