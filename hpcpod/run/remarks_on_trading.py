@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.trading.rules import PRESETS
+from hpcpod.trading.splits import market_of
 from hpcpod.trading.verdict import BACKENDS
 
 _ENOUGH = 32
@@ -39,4 +40,21 @@ def on_trading(config: RunConfig, look: Look | None) -> Iterator[str]:
             "env.kwargs: orders are filled at the price that was seen when they were decided, which"
             " nobody gets, so returns say little of trading; leave fill: seen and preset:"
             " finrl_parity out"
+        )
+    if kwargs.get("participation", preset.participation if preset else None) is not None:
+        yield from _unlimited(config)
+
+
+def _unlimited(config: RunConfig) -> Iterator[str]:
+    """A limit of volume where there is none."""
+    from hpcpod.trading.sources import without_volume  # loads numpy
+
+    market = market_of(config.env.kwargs.get("market"))
+    if config.env.id != "trading":
+        market = {**market, "source": config.env.id}
+    if without_volume(market):
+        yield (
+            f"env.kwargs.participation: {market['source']} has no volume of which an order could be"
+            " a share, so none is limited; take bars with a column volume, or write"
+            " participation: null"
         )

@@ -128,6 +128,23 @@ def is_bars(name: str | Path) -> bool:
     return str(name).lower().endswith(ENDINGS)
 
 
+def has_volume(path: str | Path) -> bool:
+    """True for a file of bars with a column of volume, or that can't be read; no row of it is."""
+    file = Path(path)
+    try:
+        if _is_parquet(file):
+            from pyarrow.parquet import read_schema  # type: ignore[import-untyped]
+
+            names = read_schema(file).names
+        else:
+            import pandas as pd
+
+            names = list(pd.read_csv(file, nrows=0).columns)
+    except Exception:  # whoever reads its rows says why
+        return True
+    return "volume" in {str(name).strip().lower() for name in names}
+
+
 def _is_parquet(file: Path) -> bool:
     return file.suffix.lower() == ".parquet"
 

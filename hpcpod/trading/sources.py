@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
-from hpcpod.trading.files import ENDINGS, is_bars, read_bars, universe
+from hpcpod.trading.files import ENDINGS, has_volume, is_bars, read_bars, universe
 from hpcpod.trading.panel import MarketPanel, SourceCard, is_whole
 from hpcpod.trading.synthetic import SyntheticMarket, weekdays
 
@@ -66,6 +66,19 @@ def stamp(given: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     return tuple(marks)
 
 
+def without_volume(given: Mapping[str, Any]) -> bool:
+    """True for a market whose bars have no volume, so that any order is filled. Of a file the names
+    of its columns alone are read.
+
+    Args:
+        given: as of ``markets``.
+    """
+    source = str(given.get("source", "synthetic"))
+    if is_bars(source):
+        return not has_volume(source)
+    return source in SOURCES and source != "synthetic"
+
+
 def _without(panel: MarketPanel, index: str) -> MarketPanel:
     if index not in panel.tickers:
         raise UserError(f"{panel.card.source} has no {index}, which is named as its index")
@@ -110,7 +123,8 @@ def _skfolio(arguments: dict[str, Any]) -> list[MarketPanel]:
 
 
 def _nyse_o(arguments: dict[str, Any]) -> list[MarketPanel]:
-    """36 stocks of the NYSE, 5,651 days from 1962 to 1984, as price relatives without dates."""
+    """36 stocks of the NYSE, 5,651 days from 1962 to 1984, as the wealth of 1 that was put into
+    each at the start, without dates."""
     import pandas as pd
 
     _known("universal-portfolios:nyse_o", arguments, [])

@@ -70,12 +70,13 @@ def moved(own: Mapping[str, Any], changed: Mapping[str, Any]) -> str | None:
     by_dates = all(isinstance(own.get(name), str) for name in ("selection", "holdout"))
     if "market" not in changed or (by_dates and own.get("folds", 1) == 1):
         return None
-    before, after = (_market(each) for each in (own.get("market"), changed["market"]))
+    before, after = (market_of(each) for each in (own.get("market"), changed["market"]))
     moving = (name for name in SESSIONS if before.get(name) != after.get(name))
     return next((f"market.{name}" for name in moving), None)
 
 
-def _market(given: object) -> Mapping[str, Any]:
+def market_of(given: object) -> Mapping[str, Any]:
+    """A market as a mapping, however a task gives it."""
     if isinstance(given, Mapping):
         return {"source": "synthetic", **given}
     return {"source": "synthetic" if given is None else given}
