@@ -144,14 +144,14 @@ def _features(options: Namespace, given: dict[str, Any]) -> int:
 
     panel = markets({**given, "source": options.source})[0]
     for name in options.features or [*FEATURES, *panel.extra]:
+        # A column of a file is cut off with its rows: nothing can be said of it.
+        told = "of the file's own, untested"
         if name not in panel.extra:
-            truncated(panel, name)
+            told = f"no look-ahead found in {many(truncated(panel, name), 'cut')}"
         values = compute(panel, [name])[..., 0]
         traded = panel.tradable.any(0)
         known = np.isfinite(values[:, traded]).all(1) & traded.any()
         warm = f"known from bar {int(known.argmax())} on" if known.any() else "never known here"
         spread = f"{np.nanmean(values):.4g} ± {np.nanstd(values):.3g}" if known.any() else ""
-        # A column of a file is cut off with its rows: nothing can be said of it.
-        told = "of the file's own, untested" if name in panel.extra else "does not look ahead"
         say(f"{name:14} {told}, {warm}   {spread}".rstrip())
     return 0

@@ -179,13 +179,16 @@ def compute(
     return out
 
 
-def truncated(panel: MarketPanel, name: str) -> None:
+def truncated(panel: MarketPanel, name: str) -> int:
     """See that a feature is causal: bars that are cut off change none of the values before.
 
     Args:
         panel: bars on which it is tried, cut to each length of ``cuts``. A feature that fails on
             less than a third of them is not tried there.
         name: as for ``compute``.
+
+    Returns:
+        The number of lengths on which it was tried.
 
     Raises:
         UserError: it looks ahead; the sentence names the first row whose value depends on later
@@ -195,6 +198,7 @@ def truncated(panel: MarketPanel, name: str) -> None:
     bars = len(panel.times)
     sizes = np.abs(whole[np.isfinite(whole) & (whole != 0)])
     slack = TOLERANCE * float(np.median(sizes)) if len(sizes) else 0.0
+    tried = 0
     for cut in cuts(panel):
         shorter = panel.first(cut)
         # Of its own: a feature that keeps what it has computed, by this, would pass.
@@ -212,6 +216,8 @@ def truncated(panel: MarketPanel, name: str) -> None:
                 f"feature {name} looks ahead: its value at row {row} ({panel.times[row]}) changes"
                 f" when the rows from {panel.times[cut]} on are cut off"
             )
+        tried += 1
+    return tried
 
 
 def cuts(panel: MarketPanel) -> list[int]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcpod.cli.parser import main
+from hpcpod.trading.features import cuts
 from hpcpod.trading.files import read_bars
+from hpcpod.trading.sources import markets
 from hpcpod.trading.synthetic import SyntheticMarket
 
 pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
@@ -77,7 +79,8 @@ def test_features_are_tried_and_one_that_looks_ahead_is_refused(
     sets = ["--set", "days=12", "--set", "minutes=13"]
     assert main(["data", "features", "synthetic", "return_5", "signal", *sets]) == 0
     out = capsys.readouterr().out
-    assert "return_5       does not look ahead, known from bar 5 on" in out
+    tried = len(cuts(markets({"days": 12, "minutes": 13})[0]))
+    assert f"return_5       no look-ahead found in {tried} cuts, known from bar 5 on" in out
     assert "signal         of the file's own, untested, known from bar 0 on" in out
     bad = "tests.trading.test_features:tomorrow"
     assert main(["data", "features", "synthetic", bad, *sets]) == 2
