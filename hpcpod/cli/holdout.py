@@ -35,7 +35,8 @@ def holdout(options: Namespace) -> int:
     of a sweep over folds each fold's.
 
     Raises:
-        UserError: it is no trading run, several runs are named, or an option is of scores alone.
+        UserError: it is no trading run, or has not finished; several runs are named, or an option
+            is of scores alone.
     """
     for name, default in _OTHERS.items():
         if getattr(options, "overrides" if name == "set" else name) != default:
@@ -48,8 +49,12 @@ def holdout(options: Namespace) -> int:
     from hpcpod.run.best_policy import best_of_algorithms
     from hpcpod.trading.holdout import judge_files
 
-    run = open_run(word)
-    others = {each.name: _files([each], options) for each in map(open_run, options.beside)}
+    run, *beside = [open_run(each) for each in (word, *options.beside)]
+    for each in (run, *beside):
+        if each.board().phase != "finished":
+            raise UserError(f"{each.name} has not finished, and a holdout is opened once: let it"
+                            f" finish, or end it by `hpcpod stop {each.word}`")  # fmt: skip
+    others = {each.name: _files([each], options) for each in beside}
     files = _files([run], options, options.pods)
     if not options.pods:
         files = replace(files, accounts=best_of_algorithms(run.folder))

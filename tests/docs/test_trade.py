@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcpod.run.run import open_run
-from hpcpod.trading.ledger import LEDGERS
+from hpcpod.trading.ledger import LEDGERS, distinct
 from hpcpod.trading.verdict import verdicts
 from tests.docs.pages import blocks, page, said_here, write_files
 
@@ -48,3 +49,14 @@ def test_it_walks_from_a_file_to_a_judged_policy(
     assert "accounts" not in again and "This holdout was opened 2 times" in again
     own = verdicts(tmp_path / "runs" / LEDGERS, "mine")[-1].rows[0]
     assert replace(verdict.rows[1], name=own.name, ahead=None, low=None, high=None) == own
+    beside = said_here(
+        capsys, "hpcpod", "evaluate", "mine", "--holdout", "--beside", "mine", "--json"
+    )
+    rows = {row.pop("name"): row for row in json.loads(beside)["rows"]}
+    judged, shown = ({k: v for k, v in rows[name].items() if v} for name in ("policy", "mine"))
+    lead = [shown.pop(name, 0.0) for name in ("ahead", "low", "high")]
+    assert lead == pytest.approx([0.0] * 3, abs=1e-6)
+    assert shown == pytest.approx(judged)
+    *_, before, after = verdicts(tmp_path / "runs" / LEDGERS, "mine")
+    assert {each.run for each in after.openings if each.beside} == {joint, "mine"}
+    assert len(distinct(after.openings)) == len(distinct(before.openings)) == 3

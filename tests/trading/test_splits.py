@@ -161,7 +161,11 @@ def test_a_holdout_that_is_too_short_is_refused_by_launch_and_by_evaluate(
     assert not (tmp_path / "runs").exists()
     daily_bars(file, 40)
     checked = check(read_config("short.yaml"), probe=False)
-    drive(Run(create_run(checked.resolved, tmp_path / "runs")))
+    run = Run(create_run(checked.resolved, tmp_path / "runs"))
+    for option in ([], ["--pods", "p0001"]):
+        told = refusal(capsys, "evaluate", "short", "--holdout", *option)
+        assert "short has not finished, and a holdout is opened once: let it finish" in told
+    drive(run)
     for option in (["--keep", "last"], ["--top", "3"], ["--csv", "a.csv"], ["--seeds", "5"]):
         told = refusal(capsys, "evaluate", "short", "--holdout", *option)
         assert f"{option[0]} is not of --holdout: leave it out; nothing was opened" in told
