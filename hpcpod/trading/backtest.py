@@ -14,10 +14,11 @@ from torch import Tensor
 from hpcpod.errors import UserError
 from hpcpod.trading.account import Account, held, marked, observed, opened, traded, wanted
 from hpcpod.trading.metrics import Performance, drawdown, performance
-from hpcpod.trading.panel import Floats
+from hpcpod.trading.panel import Flags, Floats
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.tables import Tables
 from hpcpod.trading.task import Market, Task
+from hpcpod.trading.verdict import RISK_OFF
 
 MONTH = 21
 """Sessions."""
@@ -40,6 +41,8 @@ class Moment(NamedTuple):
     """Marks of the decisions so far and of those before the backtest, [d + 1, S]."""
     tradable: Floats
     """1.0 where a stock was traded in the last bar and its features are known, [S]."""
+    off: Flags
+    """True where risk is off, of the same decisions as ``past``, [d + 1]."""
 
 
 Strategy = Callable[[Moment], Tensor | None]
@@ -162,6 +165,7 @@ def _wanted(  # noqa: PLR0913 (one row of a decision)
         d - market.begins, int(days[d] - days[market.begins]), first or days[d] != days[d - 1],
         obs[0], tables.mark.numpy()[market.first : d + 1],
         tables.features[d, -stocks - 1 : -1].double().numpy(),
+        tables.off.numpy()[market.first : d + 1],
     )  # fmt: skip
     weights = strategy(moment)  # type: ignore[arg-type]
     if weights is not None:
@@ -177,6 +181,14 @@ def cash(_moment: Moment) -> None:
 def hold(moment: Moment) -> Tensor | None:
     """Buy equal weights of all stocks at the start, and hold them."""
     return _equal(moment) if moment.number == 0 else None
+
+
+def hold_risk_off(moment: Moment) -> Tensor | None:
+    """Hold equal weights of all stocks under the rule ``risk_off`` of policies: sell all while risk
+    is off, and buy equal weights anew after it."""
+    if moment.off[-1]:
+        return torch.zeros(len(moment.tradable), dtype=torch.float64)
+    return _equal(moment) if moment.number == 0 or moment.off[-2] else None
 
 
 def rebalanced(moment: Moment) -> Tensor | None:
@@ -226,11 +238,18 @@ def at_random(seed: int) -> Strategy:
     return strategy
 
 
-def baselines(seed: int = 0) -> dict[str, Strategy]:
-    """All of them, by name."""
+def baselines(seed: int = 0, *, risk_off: bool = False) -> dict[str, Strategy]:
+    """All of them, by name.
+
+    Args:
+        seed: of the random one.
+        risk_off: the rules have a ``risk_off``, which policies are under and baselines are not: one
+            more is.
+    """
     return {
         "cash": cash,
         "hold": hold,
+        **({RISK_OFF: hold_risk_off} if risk_off else {}),
         "equal weight": rebalanced,
         "minimum variance": minimum_variance,
         "momentum": momentum,

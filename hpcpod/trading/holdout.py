@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,10 +27,13 @@ from hpcpod.trading.metrics import (
 from hpcpod.trading.panel import Floats
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.task import Market, Task, task_of
-from hpcpod.trading.verdict import BACKENDS, CASH, RIVAL, Row, Trials, Verdict
+from hpcpod.trading.verdict import BACKENDS, CASH, RISK_OFF, RIVAL, RIVALS, Row, Trials, Verdict
 
 __all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "trials_of"]
 AGENT = "policy"
+MOST_MARKS = 1024
+"""Marks that an opening keeps, the least of all: so two that have many days and stocks in common
+have marks in common, also where one has many more, and a line of the ledger is 20 kB at most."""
 
 
 def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
@@ -65,7 +69,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     # First, so that a failure in it costs no opening.
     trials = replace(trials_of(task, tried), left=left) if tried else None
     last = replace(task, part="holdout")
-    rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
+    plain = baselines(risk_off=task.rules.risk_off is not None)
+    rivals: dict[str, Strategy | Agent] = {**plain, **(more or {}), **(beside or {})}
     joint = f"accounts {', '.join(accounts)}" if accounts else ""
     ours = {AGENT: agents, **({joint: accounts} if accounts else {})}
     strategies, moves = _played(last, ours, rivals, frozenset(beside or {}))
@@ -75,16 +80,16 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     ]
     daily = rows[0].sharpe / YEAR**0.5
     names = [row.name for row in rows]
-    apart = [gaps(moves[0], moves[names.index(name)]) for name in (RIVAL, CASH)]
+    apart = {name: gaps(moves[0], moves[names.index(name)]) for name in RIVALS if name in names}
     line, openings = opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         shown = [row for row in rows if row.name in {*(beside or {}), joint}]
         name, openings = _counted(Ledger(ledger), line, shown, digests or {})
     verdict = Verdict(
-        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart),
+        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in apart.values()),
         deflated_sharpe(moves[0], [each.sharpe for each in distinct(openings)] or [daily]),
-        trials, openings, line.first, line.last,
-        tuple(apart[0].tolist()), tuple(apart[1].tolist()), joint,
+        trials, openings, line.first, line.last, tuple(apart[RIVAL].tolist()),
+        tuple(apart[CASH].tolist()), joint, tuple(map(float, apart.get(RISK_OFF, ()))),
     )  # fmt: skip
     if ledger is not None:
         Ledger(ledger).keep(name, verdict)
@@ -199,22 +204,36 @@ def opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     """The line of a ledger that tells a look at the holdout of a task."""
     # As a backtest plays it, and has it in memory.
     seen: tuple[Market, ...] = replace(task, sessions=0).windows(bars=True).markets
+    marks = sorted({mark for each in seen for mark in _marks(each)})
     return Opening(
         run, policy, tuple(each.source for each in seen),
         tuple(sorted({name for each in seen for name in each.tickers})),
         min(each.date for each in seen), max(each.end for each in seen), sharpe,
+        marks=tuple(marks[:MOST_MARKS]),
     )  # fmt: skip
+
+
+def _marks(market: Market) -> Iterator[str]:
+    """Digests of the stocks' daily growth, each with its stock and date: they are the same in files
+    of other names, ends and columns, and where all prices of a stock were adjusted."""
+    assert market.bars is not None
+    closes = market.bars.close[market.bars.ends].numpy()
+    for date, growth in zip(market.bars.dates[1:], closes[1:] / closes[:-1], strict=True):
+        for ticker, each in zip(market.tickers, growth, strict=True):
+            if each != 1:  # before a stock's first bar and after its last, of any file
+                yield hashlib.sha256(f"{ticker} {date} {each:.8g}".encode()).hexdigest()[:12]
 
 
 def _counted(
     book: Ledger, line: Opening, shown: Sequence[Row], digests: Mapping[str, str]
 ) -> tuple[str, tuple[Opening, ...]]:
-    """Write an opening, and what is shown beside; its name, and all openings of its holdout."""
+    """Write an opening, and what is shown beside; its name, and all openings of its holdout, which
+    have no marks any more."""
     for row in shown:
         book.write(_shown(line, row, digests.get(row.name, "")))
     name = book.write(line)
     before = [each for each in book.openings() if each.overlaps(line) and each != line]
-    return name, (*before, line)
+    return name, tuple(replace(each, marks=()) for each in (*before, line))
 
 
 def _shown(line: Opening, row: Row, digest: str) -> Opening:
@@ -275,7 +294,7 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
                 " mode, dead_band or risk_off are others, so its actions would mean something else,"
                 " or it may have trained on this holdout"
             )
-        if name in baselines():
+        if name in baselines(risk_off=True):
             raise UserError(f"{name} is a baseline's name: give the run beside another name")
         [rows[name]] = other.loaded(other.policies).values()
     return judge(

@@ -2,8 +2,9 @@
 
 The more strategies have been tried on a holdout, the better the best of them looks by chance. So
 every opening is counted, by whomever, for all runs that keep their ledger in the same folder. Two
-openings are of the same holdout if a source, a stock and a date of theirs are the same: another
-embargo, a day more or a column more begins no new count.
+openings are of the same holdout if the growth of a stock on a date is the same in both: another
+name of the file, another embargo, a day more or a column more begins no new count. Lines of older
+versions have no marks of that, and are of the same holdout if a source, a stock and a date are.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ class Opening:
     """Unix time in seconds."""
     beside: str = ""
     """The run beside which it was shown; empty: the holdout was opened for it."""
+    marks: tuple[str, ...] = ()
+    """Digests of days of its stocks, whatever their file is called; empty of older versions, and
+    where no price has moved."""
 
     def overlaps(self, other: Opening) -> bool:
         """True if both have looked at a bar of the same stock."""
+        by_name = not (self.marks and other.marks)
+        own, theirs = (each.sources if by_name else each.marks for each in (self, other))
         return (
-            bool(set(self.sources) & set(other.sources))
+            bool(set(own) & set(theirs))
             and bool(set(self.tickers) & set(other.tickers))
             and self.first <= other.last
             and other.first <= self.last
@@ -91,7 +97,9 @@ class Ledger:
         for path in self.path.glob("*.json"):
             try:
                 line = json.loads(Disk().read(path) or b"")
-                names = {key: tuple(map(str, line.pop(key))) for key in ("sources", "tickers")}
+                line.setdefault("marks", [])  # older lines have none
+                lists = ("sources", "tickers", "marks")
+                names = {key: tuple(map(str, line.pop(key))) for key in lists}
                 numbers = {key: float(line.pop(key)) for key in ("sharpe", "time")}
                 words = {key: str(value) for key, value in line.items()}
                 found.append(Opening(**names, **numbers, **words))  # type: ignore[arg-type]

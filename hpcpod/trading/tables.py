@@ -33,8 +33,8 @@ class Tables(NamedTuple):
     """float64 [D, S]: shares that can be bought; 0: the stock is no member, has no bar or volume,
     or a feature of it is not known yet."""
     sellable: Tensor
-    """float64 [D, S]: shares that can be sold, also of who is no member any more; after its last
-    bar a stock is paid out at its last close."""
+    """float64 [D, S]: shares that can be sold, also of who is no member any more. After its last
+    bar a stock can still be sold at its last close, and is valued at it."""
     off: Tensor
     """bool [D]: all is to be sold."""
     first: int
@@ -54,6 +54,8 @@ class Bars(NamedTuple):
     """The last bar of each session, but for bar 0."""
     sessions: npt.NDArray[np.int64]
     """The session of each of these, counted from that of bar 0."""
+    dates: npt.NDArray[np.datetime64]
+    """Its date."""
 
 
 def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) -> Tables:
@@ -115,7 +117,7 @@ def bars_of(panel: MarketPanel, stride: int, begins: int) -> Bars:
     ends = np.flatnonzero(panel.is_last[own])
     ends, days = ends[ends > 0], panel.sessions[own]
     close = torch.from_numpy(_priced(panel)[own].copy())  # else all of the panel stays
-    return Bars(close, at - at[0], ends, days[ends] - days[0])
+    return Bars(close, at - at[0], ends, days[ends] - days[0], panel.dates[days[ends]])
 
 
 def _limits(

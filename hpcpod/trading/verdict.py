@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,11 @@ UNIT = "A return is the growth of the account's logarithm in an episode, in perc
 """Of the scores of such runs."""
 RIVAL = "hold"
 CASH = "cash"
-"""The two baselines by which is judged whether a policy has an edge: ahead of buy-and-hold alone is
-cash, too, where prices fall, and ahead of cash alone is buy-and-hold where they rise."""
+RISK_OFF = "hold, risk-off"
+RIVALS = {RIVAL: "buy-and-hold", CASH: "cash", RISK_OFF: "buy-and-hold with risk-off"}
+"""The baselines by which is judged whether a policy has an edge, in words. Ahead of buy-and-hold
+alone is cash, too, where prices fall, and ahead of cash alone is buy-and-hold where they rise. The
+third is there where the rules have a ``risk_off``, by which alone a policy may be ahead of both."""
 
 
 @dataclass(frozen=True)
@@ -108,20 +112,23 @@ class Trials:
         )
 
 
-def compared(edge: bool, over_hold: bool, hold: str, cash: str) -> str:
-    """The two intervals by which is judged, in words.
+def compared(leads: Mapping[str, tuple[bool, str]]) -> str:
+    """The intervals by which is judged, in words.
 
     Args:
-        edge: the policy is ahead of both.
-        over_hold: it is ahead of buy-and-hold.
-        hold: mean and interval against buy-and-hold.
-        cash: the same against cash.
+        leads: of each baseline of ``RIVALS`` that was played, true if the policy is ahead of it,
+            and the mean with its interval.
     """
-    if edge:
-        return f"ahead of buy-and-hold by {hold} bp a day, and of cash by {cash}"
+    over_hold, hold = leads[RIVAL]
+    others = [(RIVALS[name], *lead) for name, lead in leads.items() if name != RIVAL]
+    if all(ahead for ahead, _ in leads.values()):
+        more = "".join(f", and of {name} by {lead}" for name, _, lead in others)
+        return f"ahead of {RIVALS[RIVAL]} by {hold} bp a day{more}"
     if over_hold:
-        return f"no edge: ahead of buy-and-hold by {hold} bp a day, and not of cash: {cash}"
-    return f"no edge: against buy-and-hold {hold} bp a day, against cash {cash}"
+        more = "".join(f", and not of {name}: {lead}" for name, ahead, lead in others if not ahead)
+        return f"no edge: ahead of {RIVALS[RIVAL]} by {hold} bp a day{more}"
+    more = "".join(f", against {name} {lead}" for name, _, lead in others)
+    return f"no edge: against {RIVALS[RIVAL]} {hold} bp a day{more}"
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ class Verdict:
     rows: tuple[Row, ...]
     """The policy first, then the ensemble if there is one, then the baselines."""
     edge: bool
-    """The policy is ahead of ``RIVAL`` and of ``CASH``, by the whole of both 95 % intervals."""
+    """The policy is ahead of each row of ``RIVALS``, by the whole of its 95 % interval."""
     deflated: float
     """Probability that its true Sharpe ratio is above that of the best of all that were tried on
     this holdout, had none of them skill."""
@@ -148,6 +155,8 @@ class Verdict:
     """The same, less those of ``CASH``."""
     accounts: str = ""
     """The name of the ensemble's row: the best pod of each algorithm; empty: there is none."""
+    over_risk_off: tuple[float, ...] = ()
+    """As ``gaps``, less those of ``RISK_OFF``; empty: the rules have none."""
 
     def row(self, name: str) -> Row:
         """The row of another than the policy."""
@@ -156,9 +165,12 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict in a sentence or two."""
-        own, rival, cash = self.rows[0], self.row(RIVAL), self.row(CASH)
-        assert rival.low is not None
-        said = compared(self.edge, rival.low > 0, cells(rival)[-1], cells(cash)[-1])
+        own, rival = self.rows[0], self.row(RIVAL)
+        leads = {
+            row.name: (row.low > 0, cells(row)[-1])
+            for row in self.rows if row.name in RIVALS and row.low is not None
+        }  # fmt: skip
+        said = compared(leads)
         said += (
             f"; buy-and-hold made {rival.cumulative_return:+.1%}, the policy"
             f" {own.cumulative_return:+.1%} with {own.exposure:.0%} in stocks"

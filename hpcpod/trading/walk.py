@@ -11,7 +11,7 @@ import numpy as np
 from hpcpod.errors import UserError
 from hpcpod.tournament.statistics import interval
 from hpcpod.trading.metrics import stationary_bootstrap
-from hpcpod.trading.verdict import FOLD, RIVAL, Verdict, cells, compared, sharpe
+from hpcpod.trading.verdict import CASH, FOLD, RISK_OFF, RIVAL, Verdict, cells, compared, sharpe
 
 if TYPE_CHECKING:
     from hpcpod.run.sweeps.design import Cell
@@ -51,25 +51,31 @@ class Walk:
     """Against buy-and-hold."""
     cash: Lead
     """Against cash."""
+    risk_off: Lead | None = None
+    """Against buy-and-hold with risk-off; None: the rules have none."""
 
     @property
     def edge(self) -> bool:
-        """Ahead of buy-and-hold by both intervals, and of cash by that over days: how far folds lie
-        apart against cash is how far the market's stretches do, not the trainings."""
-        return self._over_hold and self.cash.low > 0
+        """Ahead of buy-and-hold by both intervals, and of the other baselines by that over days:
+        how far folds lie apart against cash is how far the market's stretches do, not the
+        trainings."""
+        return all(ahead for ahead, _ in self._leads.values())
 
     @property
-    def _over_hold(self) -> bool:
-        return self.hold.low > 0 and self.hold.fold_low > 0
+    def _leads(self) -> dict[str, tuple[bool, str]]:
+        others = {CASH: self.cash, RISK_OFF: self.risk_off}
+        return {
+            RIVAL: (self.hold.low > 0 and self.hold.fold_low > 0, self.hold.words),
+            **{name: (each.low > 0, each.words) for name, each in others.items() if each},
+        }
 
     @property
     def words(self) -> str:
         """The aggregate in a sentence."""
         ahead = sum(sum(each.gaps) > 0 for each in self.folds.values())
-        said = compared(self.edge, self._over_hold, self.hold.words, self.cash.words)
         return (
-            f"{said}, over {self.days} days, and ahead of buy-and-hold in {ahead} of"
-            f" {len(self.folds)} folds; with each fold as one number"
+            f"{compared(self._leads)}, over {self.days} days, and ahead of buy-and-hold in {ahead}"
+            f" of {len(self.folds)} folds; with each fold as one number"
             f" [{self.hold.fold_low:+.2f}, {self.hold.fold_high:+.2f}]"
         )
 
@@ -101,11 +107,12 @@ def walk(folds: Mapping[int, Verdict]) -> Walk:
     """
     if len(folds) < 2:
         raise UserError("an interval over folds takes at least two of them")
-    ordered = dict(sorted(folds.items()))
-    leads = []
-    for gaps in ([each.gaps for each in ordered.values()],
-                 [each.over_cash for each in ordered.values()]):  # fmt: skip
-        days = np.concatenate(gaps)
-        means = [float(np.mean(each)) for each in gaps]
-        leads.append(Lead(*stationary_bootstrap(days), *interval(means)))
+    ordered, leads = dict(sorted(folds.items())), []
+    own = ordered.values()
+    for gaps in ([each.gaps for each in own], [each.over_cash for each in own],
+                 [each.over_risk_off for each in own]):  # fmt: skip
+        if all(gaps):
+            days = np.concatenate(gaps)
+            means = [float(np.mean(each)) for each in gaps]
+            leads.append(Lead(*stationary_bootstrap(days), *interval(means)))
     return Walk(ordered, len(days), *leads)

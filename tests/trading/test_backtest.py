@@ -130,7 +130,8 @@ def test_a_stock_that_has_just_been_listed_is_not_the_one_of_least_variance() ->
     turns = np.where(np.arange(60) % 2, 1.0, -1.0), np.where(np.arange(60) % 4 < 2, 1.0, -1.0)
     moves = np.stack([0.01 * turns[0], 0.02 * turns[1], 0.03 * (np.arange(60) > 57)], axis=1)
     past = np.exp(np.vstack([np.zeros(3), moves.cumsum(0)]))
-    weights = minimum_variance(Moment(0, 0, True, torch.zeros(1), past, np.ones(3)))
+    never = np.zeros(len(past), bool)
+    weights = minimum_variance(Moment(0, 0, True, torch.zeros(1), past, np.ones(3), never))
     assert weights is not None
     assert weights.tolist() == pytest.approx([0.8, 0.2, 0.0], abs=1e-6)
 

@@ -348,6 +348,12 @@ def test_folds_are_one_result_with_an_interval() -> None:
     flat = {k: replace(each, over_cash=(0.0,) * 50) for k, each in verdicts.items()}
     assert not walk(flat).edge
     assert walk(flat).words.startswith("no edge: ahead of buy-and-hold by +")
+    same = {k: replace(each, over_risk_off=(0.0,) * 50) for k, each in verdicts.items()}
+    assert not walk(same).edge
+    assert ", and not of buy-and-hold with risk-off: +0.00 [+0.00, +0.00]," in walk(same).words
+    ahead = walk({k: replace(each, over_risk_off=each.gaps) for k, each in verdicts.items()})
+    assert ahead.edge
+    assert f", and of buy-and-hold with risk-off by {found.hold.words}, over 150" in ahead.words
     with pytest.raises(UserError, match="at least two"):
         walk({1: verdicts[1]})
 

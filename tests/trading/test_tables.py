@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import UserError
 from hpcpod.trading.account import opened, traded, wanted
 from hpcpod.trading.backtest import Moment, backtest, hold
@@ -42,7 +43,29 @@ def test_who_leaves_the_universe_can_be_sold_but_not_bought() -> None:
     assert all(can(found.sellable))
 
 
-def test_a_stock_is_paid_out_at_its_last_close() -> None:
+def test_a_universe_that_a_configuration_names_says_what_can_be_bought_when(tmp_path: Path) -> None:
+    """B leaves it on the 11th of 20 sessions of fit, and C is never in it."""
+    write_bars(daily(np.linspace(10.0, 20.0, 40)[:, None].repeat(3, 1)), tmp_path / "bars.csv")
+    (tmp_path / "members.csv").write_text(
+        "ticker,start,end\nA,2020-01-06,\nB,2020-01-06,2020-01-20\n"
+    )
+    kwargs = {
+        "market": {"source": str(tmp_path / "bars.csv"), "calendar": None,
+                   "universe": str(tmp_path / "members.csv")},
+        "features": ["return_1"], "selection": 0.5, "holdout": 0.75, "embargo": 0, "sessions": 3,
+    }  # fmt: skip
+    config = from_mapping(
+        {"name": "x", "env": {"id": "trading", "backend": "trading", "kwargs": kwargs}}
+    )
+    found = task_of(config.env.id, config.env.kwargs).windows().tables
+    first, leaving, never = ((found.buyable > 0)[:, stock].tolist() for stock in range(3))
+    assert first == [False] + [True] * 18
+    assert leaving == [False] + [True] * 8 + [False] * 10
+    assert not any(never)
+    assert can(found.sellable) == [True] * 19
+
+
+def test_a_stock_can_be_sold_at_its_last_close_after_its_last_bar() -> None:
     close = np.stack([UP, UP], axis=1)
     close[6:, 1] = np.nan
     found = made(daily(close))
