@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -29,10 +31,11 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 LONGEST = (
-    "slurm/test_run.py", "slurm/test_verbs.py", "chaos/test_chaos.py", "preemption/test_matrix.py",
-    "agents/test_dqn.py", "preemption/test_limits.py", "doctor/test_on_slurm.py", "test_demo.py",
-    "slurm/test_elastic.py", "slurm/test_ranks.py", "slurm/test_ct.py", "docs/test_slurm.py",
-    "pod/pipeline/test_pipeline.py", "benchmarks/test_selection.py",
+    "chaos/test_chaos.py", "slurm/test_verbs.py", "preemption/test_matrix.py", "slurm/test_run.py",
+    "agents/test_dqn.py", "preemption/test_limits.py", "slurm/test_interrupted.py",
+    "doctor/test_on_slurm.py", "test_demo.py", "slurm/test_elastic.py", "slurm/test_ranks.py",
+    "slurm/test_ct.py", "docs/test_slurm.py", "pod/pipeline/test_pipeline.py",
+    "benchmarks/test_selection.py",
 )  # fmt: skip
 """Files that take more than a minute, the longest first."""
 
@@ -148,8 +151,28 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small finished run of PPO and DQN with a copy or two: only look at it."""
+def finished_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small finished run of PPO and DQN with a copy or two: only look at it.
+
+    One of pytest-xdist's processes trains it, and each has a copy.
+    """
+    home = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        home = home.parent  # of all processes
+    with (home / "finished-run").open("a+") as done:
+        fcntl.flock(done, fcntl.LOCK_EX)
+        done.seek(0)
+        trained = done.read()
+        if not trained:
+            trained = str(_trained(tmp_path_factory.mktemp("trained")))
+            done.write(trained)
+            done.flush()
+        fcntl.flock(done, fcntl.LOCK_UN)  # whatever was forked meanwhile has it open, too
+    runs = tmp_path_factory.mktemp("runs")
+    return Path(shutil.copytree(trained, runs / "looked-at", symlinks=True))
+
+
+def _trained(runs: Path) -> Path:
     config = {
         "name": "looked-at",
         "env": {"id": "CartPole-v1", "num_envs": 2},
@@ -165,7 +188,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         "stop": {"rounds": 3, "finalists": 2, "confirm_episodes": 4},
     }
-    run = hpcpod.launch(config, runs=tmp_path_factory.mktemp("runs"))
+    run = hpcpod.launch(config, runs=runs)
     assert run.wait(timeout=300).state == "finished"
     end = time.monotonic() + 60
     while run.status().slots and time.monotonic() < end:
