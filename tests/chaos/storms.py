@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpcpod.records.records import Board
 from hpcpod.storage.requests import Drain
 from tests.chaos import files, invariants, people, processes, site
 from tests.chaos.faults import KINDS, OVERSLEEP, Fault
@@ -203,7 +204,7 @@ class Campaign:
         world.wait("slurmctld", 60.0, world.answers)
         world.repair()
         before = world.board().reports
-        self._go_on(lambda: world.board().reports > before, invariants.LIVELY_SECONDS)
+        self._go_on(lambda board: board.reports > before, invariants.LIVELY_SECONDS)
         violations = [*invariants.of_the_run(world), *invariants.of_processes(world)]
         self._complain(violations)
         board = world.board()
@@ -214,13 +215,15 @@ class Campaign:
             f" {board.phase}, {board.reports} reports, best {best}"
         )
 
-    def _go_on(self, true: Callable[[], bool], seconds: float) -> None:
-        """Wait until something is true of the run, or it has ended; help it where it needs that."""
+    def _go_on(self, true: Callable[[Board], bool], seconds: float) -> None:
+        """Wait until something is true of the board, or the run has ended; help it where it needs
+        that."""
         world, end = self._world, time.monotonic() + seconds
         reports = world.board().reports
 
         def reached() -> bool:
-            return world.board().phase == "finished" or true()
+            board = world.board()
+            return board.phase == "finished" or true(board)
 
         while not world.wait("progress", PATIENCE_SECONDS, reached):
             if time.monotonic() > end:
@@ -243,7 +246,7 @@ class Campaign:
         world = self._world
         self._end_faults(math.inf)
         world.end_by_hand()
-        self._go_on(lambda: False, 600.0)
+        self._go_on(lambda board: False, 600.0)
         world.observer.close()
         board = world.board()
         found = [*invariants.of_the_run(world), *invariants.of_processes(world)]

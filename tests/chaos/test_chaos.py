@@ -32,11 +32,26 @@ from tests.chaos.world import SCENES, Disk, Scene, World
 from tests.support.slurm_cluster import SlurmCluster
 from tests.support.small_runs import create
 
+PACED = """\
+env:
+  id: tests.support.faulty_envs:Slow
+  kwargs: {{pause: 0.002}}
+  num_envs: 4
+  processes: 1
+  wrappers: ["gymnasium.wrappers:TimeLimit": {{max_episode_steps: 200}}]
+agents: {agents}"""
+"""Rounds that last as long as CartPole's at full speed, and leave the cores to others."""
 SHORT = (
-    replace(SCENES[1], stop="{rounds: 8, finalists: 2, confirm_episodes: 8}"),
-    replace(SCENES[2], stop="{rounds: 8, finalists: 1, confirm_episodes: 8}"),
+    replace(
+        SCENES[1], template=PACED, steps=1000,
+        stop="{rounds: 8, finalists: 2, confirm_episodes: 8}",
+    ),
+    replace(
+        SCENES[2], template=PACED, steps=2000,
+        stop="{rounds: 8, finalists: 1, confirm_episodes: 8}",
+    ),
     replace(SCENES[3], stop="{rounds: 8, finalists: 2, confirm_episodes: 8}"),
-)
+)  # fmt: skip
 
 
 def drawn(seed: int, count: int = 20) -> list[list[Fault]]:

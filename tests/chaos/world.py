@@ -272,7 +272,7 @@ class World:
         config = self.home / f"{name}.yaml"
         config.write_text(text)
         self.cluster.run("scontrol", "update", "PartitionName=low", "State=DOWN")
-        said = self.hpcpod("launch", str(config))
+        said = self.hpcpod("launch", str(config), "--no-probe")
         logs = self.home / "logs" / name
         logs.parent.mkdir(exist_ok=True)
         shutil.move(self.path / "logs", logs)
@@ -362,7 +362,7 @@ class World:
         while not true():
             if time.monotonic() > end:
                 return False
-            time.sleep(0.1)
+            time.sleep(0.4)
         return True
 
 
