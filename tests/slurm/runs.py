@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hpcpod.run.run import Run, open_run
+from hpcpod.run.status import Status
 from tests.support.slurm_cluster import SlurmCluster
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -18,7 +21,8 @@ name: {name}
 env: {env}
 population: {{pods: {{min: 1, max: {pods}}}, algorithms: {{ppo: 1}}}}
 round: {{env_steps: {steps}, episodes: 8}}
-agents: {{ppo: {{learning_rate: {{log_uniform: [1.0e-5, 1.0e-3]}}, horizon: 32}}}}
+agents:
+  ppo: {{learning_rate: {{log_uniform: [1.0e-5, 1.0e-3]}}, horizon: 32, epochs: 1, hidden: 16}}
 pod: {{checkpoint_seconds: 1}}
 stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
 cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1}}
@@ -35,13 +39,24 @@ PACED = """\
 class Shell:
     """One person's shell on the login node of a test cluster."""
 
-    def __init__(self, cluster: SlurmCluster, home: Path) -> None:
+    def __init__(self, cluster: SlurmCluster, home: Path, *, probe: bool = True) -> None:
+        """Args:
+        cluster: where it is.
+        home: its working directory.
+        probe: try the environment before a run, as a person does: torch is loaded twice.
+        """
         self.cluster = cluster
         self.home = home
+        self.probe = probe
 
     def small(self, name: str, *, pods: int = 2, steps: int = 2000, rounds: int = 3) -> Path:
         """A configuration file of a small run without a target."""
         return self._config(name, CARTPOLE, pods, steps, rounds)
+
+    def paced(self, name: str, *, pods: int = 2, steps: int, rounds: int) -> Path:
+        """The same, at 250 steps a second and rank on any machine: what is to happen in a round
+        finds it going on."""
+        return self._config(name, PACED, pods, steps, rounds)
 
     def endless(self, name: str, *, pods: int = 2) -> Path:
         """A configuration file of a run whose pods are in their first round till it is stopped."""
@@ -55,6 +70,8 @@ class Shell:
 
     def hpcpod(self, *words: str, code: int = 0) -> str:
         """Run a verb; what it printed, standard error included."""
+        if not self.probe and words[0] in ("launch", "render"):
+            words = (*words, "--no-probe")
         done = subprocess.run(
             [sys.executable, "-m", "hpcpod", *words],
             cwd=self.home, env=self.cluster.env(), text=True, check=False,
@@ -71,6 +88,13 @@ class Shell:
         """What ``status --json`` says."""
         status: dict[str, Any] = json.loads(self.hpcpod("status", name, "--json"))
         return status
+
+    def seen(self, name: str) -> Status:
+        """The same, seen by this process: to look again and again costs no new Python."""
+        with pytest.MonkeyPatch.context() as login:
+            for variable in ("SLURM_CONF", "PATH"):
+                login.setenv(variable, self.cluster.env()[variable])
+            return self.run(name).status(ask_scheduler=True)
 
     def jobs(self, *options: str) -> list[str]:
         """Array elements and jobs in the queue."""

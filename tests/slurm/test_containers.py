@@ -22,7 +22,7 @@ every_runtime = pytest.mark.parametrize("name", ["apptainer", "pyxis"])
 
 @pytest.fixture
 def shell(start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path) -> Shell:
-    return Shell(start_slurm(Options()), tmp_path)
+    return Shell(start_slurm(Options()), tmp_path, probe=False)
 
 
 def site(shell: Shell, name: str) -> str:
@@ -55,7 +55,7 @@ def site(shell: Shell, name: str) -> str:
 
 @every_runtime
 def test_a_slot_in_a_container_is_stopped_and_resumes(name: str, shell: Shell) -> None:
-    path = shell.small("inside", pods=1, steps=40_000, rounds=1)
+    path = shell.paced("inside", pods=1, steps=4_000, rounds=1)
     shell.hpcpod("launch", str(path), "--site", site(shell, name))
     run = shell.run("inside")
     resumes = (run.path / "pods").glob

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 def test_an_extended_run_is_submitted_anew_and_ends_again(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    shell = Shell(slurm_cluster, tmp_path)
+    shell = Shell(slurm_cluster, tmp_path, probe=False)
     command = 'on_finish=echo "$HPCPOD_REASON" >> told'
     shell.hpcpod("launch", str(shell.small("longer", rounds=1)), "--set", command)
     shell.finished("longer")

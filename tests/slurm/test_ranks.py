@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.program.programs import PYTHON, READ
-from tests.slurm.runs import CONFIGS, Shell
+from tests.slurm.runs import CARTPOLE, CONFIGS, PACED, Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 CONFIG = """\
 name: {name}
-env: {{id: "{env}", num_envs: 4}}
+env: {env}
 population: {{pods: {{min: 1, max: {pods}}}, algorithms: {{ppo: 1}}, controls: 1}}
 round: {{env_steps: {steps}, episodes: 8}}
 agents: {{ppo: {{horizon: 32, epochs: 2, learning_rate: {{log_uniform: [1.0e-4, 1.0e-3]}}}}}}
@@ -42,12 +42,12 @@ both_backends = pytest.mark.parametrize(
 def start(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
 ) -> Callable[[Options], Shell]:
-    return lambda options: Shell(start_slurm(options), tmp_path)
+    return lambda options: Shell(start_slurm(options), tmp_path, probe=False)
 
 
 def config(shell: Shell, name: str, **words: object) -> str:
     given = {
-        "env": "CartPole-v1", "pods": 1, "steps": 4096, "rounds": 2, "backend": "gloo",
+        "env": CARTPOLE, "pods": 1, "steps": 4096, "rounds": 2, "backend": "gloo",
         "mpi": "pmix", "setup": SETUP, **words,
     }  # fmt: skip
     path = shell.home / f"{name}.yaml"
@@ -95,7 +95,8 @@ def test_a_preempted_pod_resumes_all_ranks_where_they_were(
     backend: str, grace: int, start: Callable[[Options], Shell]
 ) -> None:
     shell = start(Options(grace_seconds=grace))
-    shell.hpcpod("launch", config(shell, "torn", backend=backend, steps=60_000, rounds=1))
+    path = config(shell, "torn", backend=backend, env=PACED, steps=16_000, rounds=1)
+    shell.hpcpod("launch", path)
     run = shell.run("torn")
 
     def resumes() -> list[Path]:
@@ -139,7 +140,7 @@ def test_a_killed_rank_costs_an_attempt_and_the_survivors_work_is_kept(
     start: Callable[[Options], Shell],
 ) -> None:
     shell = start(Options())
-    shell.hpcpod("launch", config(shell, "robbed", steps=60_000, rounds=1))
+    shell.hpcpod("launch", config(shell, "robbed", env=PACED, steps=16_000, rounds=1))
     shell.cluster.wait("four ranks", lambda: len(ranks(shell)) == 4, 60)
     run = shell.run("robbed")
     shell.cluster.wait(

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 @pytest.fixture
 def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Shell:
-    return Shell(slurm_cluster, tmp_path)
+    return Shell(slurm_cluster, tmp_path, probe=False)
 
 
 def coordinators(shell: Shell) -> list[str]:
@@ -136,7 +136,7 @@ def test_what_the_scheduler_says_is_put_in_words(shell: Shell) -> None:
     config = shell.small("pending")
     shell.hpcpod("launch", str(config))
     shell.cluster.wait(
-        "reasons", lambda: set(shell.status("pending")["queue"]) <= {"Resources", "Priority"}, 60
+        "reasons", lambda: set(shell.seen("pending").queue) <= {"Resources", "Priority"}, 60
     )
     said = shell.hpcpod("why", "pending", "p0001")
     assert "round 1 waits for a slot" in said

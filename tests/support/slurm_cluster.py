@@ -116,8 +116,8 @@ class SlurmCluster:
         return done.stdout
 
     def wait(self, what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Poll until something is true of the cluster. Looking takes a third of the time at most:
-        a look that starts a Python would keep a core busy."""
+        """Poll until something is true of the cluster. Looking takes a seventh of the time if it
+        takes half a second: a look that starts a Python would keep a core busy."""
         deadline = time.monotonic() + seconds
         while True:
             began = time.monotonic()
@@ -126,7 +126,7 @@ class SlurmCluster:
             now = time.monotonic()
             if now > deadline:
                 raise TimeoutError(f"waited {seconds:g} s for {what}\n{self.run('squeue', '-r')}")
-            time.sleep(min(max(0.05, 2 * (now - began)), 1.0))
+            time.sleep(min(max(0.2, 6 * (now - began)), 3.0))
 
     def drained(self, seconds: float = 30.0) -> None:
         """Cancel every job and wait until none is left."""
