@@ -43,7 +43,8 @@ def play(cell: Cell, home: Path) -> Outcome:
     """Preempt one slot of a run on a cluster that is as the cell says; see what becomes of it."""
     home.mkdir()
     with SlurmCluster.started(cell.options) as cluster:
-        scene = Scene(Shell(cluster, home), str(cell), array=cell.array, ranks=cell.ranks)
+        shell = Shell(cluster, home, probe=False)
+        scene = Scene(shell, str(cell), array=cell.array, ranks=cell.ranks)
         before = scene.begin()
         victim = min(before)
         pod = scene.pod(victim)
