@@ -20,7 +20,7 @@ FOUR = "population.pods={min: 1, max: 4}"
 
 @pytest.fixture
 def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Shell]:
-    yield Shell(slurm_cluster, tmp_path)
+    yield Shell(slurm_cluster, tmp_path, probe=False)
     slurm_cluster.drained(60)
 
 
@@ -39,9 +39,10 @@ def state_of(shell: Shell, job: str) -> str:
     return " ".join(state or code for state, code in found)
 
 
-def test_a_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> None:
-    config = shell.small("elastic", steps=20_000, rounds=50)
-    shell.hpcpod("launch", str(config), "--set", FOUR)
+def test_a_generational_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> None:
+    config = shell.paced("elastic", steps=2_400, rounds=50)
+    scheme = ("--set", "population.scheme=generational")
+    shell.hpcpod("launch", str(config), "--set", FOUR, *scheme)
     run = shell.run("elastic")
     shell.cluster.wait("a round of each", lambda: run.board().reports >= 4, 240)
     before = set(slots_of(shell, "R", "elastic"))
@@ -53,8 +54,11 @@ def test_a_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> N
     gone = sorted(before - set(slots_of(shell, "R", "elastic")))
     # They left with everything saved, as jobs that have done what they were for.
     assert [state_of(shell, slot) for slot in gone] == ["COMPLETED 0:0"] * 2
-    reports = board.reports
+    reports, barrier = board.reports, board.barrier.round
     shell.cluster.wait("a report of those that stay", lambda: run.board().reports > reports, 120)
+    shell.cluster.wait(
+        "a barrier without those that left", lambda: run.board().barrier.round > barrier, 120
+    )
     assert len(slots_of(shell, "R,PD", "elastic")) == 2
     ask(run, 4)
     shell.cluster.wait("four slots", lambda: len(slots_of(shell, "R", "elastic")) == 4, 120)
@@ -118,7 +122,7 @@ def test_large_requests_are_split_and_requeued_slots_do_not_wait(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
 ) -> None:
     cluster = start_slurm(Options(extra=("MaxArraySize=3",), requeue_seconds=600))
-    shell = Shell(cluster, tmp_path)
+    shell = Shell(cluster, tmp_path, probe=False)
     config = str(shell.endless("split"))
     shown = shell.hpcpod("launch", config, "--dry-run", "--set", FOUR)
     assert re.findall(r"--array=(\S+)", shown) == ["0-2", "0-0"]
