@@ -4,6 +4,9 @@ A pod is a recorded draw, and its rounds report what the curve says. Each slot t
 when it has ended the last one, so that pods report one after the other as in a run. A copy goes on
 as its parent would: hyperparameters that change can't be replayed, so nothing is won by copies here
 but the parent's curve. After its last recorded round a curve stays where it is.
+
+A run sees half of each panel, drawn for each replicate, and the other half scores what it delivers:
+by the panels that have chosen it, the best of many would score too high.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import leader
-from recorded_curves.recording import Curves
+from recorded_curves.recording import Array, Curves
 
 STEPS = 1000
 JITTER = 0.1
@@ -46,10 +49,10 @@ class Budget:
 
 
 def random_search(curves: Curves, budget: Budget, whole: int, replicate: int) -> float:
-    """The best last score of as many trainings of ``whole`` rounds as the budget has, in a random
-    order."""
+    """The score of the best round of as many trainings of ``whole`` rounds as the budget has, in a
+    random order."""
     rng = np.random.default_rng([1, replicate])
-    free, best = [0.0] * budget.slots, -np.inf
+    free, best, score = [0.0] * budget.slots, -np.inf, np.nan
     drawn = rng.permutation(len(curves.returns))
     if budget.rounds is not None:
         drawn = drawn[: budget.rounds // whole]
@@ -58,12 +61,25 @@ def random_search(curves: Curves, budget: Budget, whole: int, replicate: int) ->
         free[slot] += float(curves.seconds[draw, :whole].sum())
         if budget.seconds is not None and free[slot] > budget.seconds:
             break
-        best = max(best, float(curves.returns[draw, whole - 1].mean()))
-    return best
+        for number in range(1, whole + 1):
+            seen, kept = halves(curves, int(draw), number, replicate)
+            if seen.mean() > best:
+                best, score = seen.mean(), float(kept.mean())
+    return score
+
+
+def halves(curves: Curves, draw: int, number: int, replicate: int) -> tuple[Array, Array]:
+    """Half of a round's panel, which a run sees, and the half that scores what it delivers.
+
+    The same episodes for all draws: their seeds are common.
+    """
+    panel = curves.returns[draw, number - 1]
+    panel = np.random.default_rng([3, replicate, number]).permutation(panel)
+    return panel[: len(panel) // 2], panel[len(panel) // 2 :]
 
 
 def replayed(curves: Curves, budget: Budget, pods: int, allocator: str, replicate: int) -> float:
-    """The mean of the recorded panel of the policy that a run delivers."""
+    """The score of the policy that a run delivers."""
     return _Replay(curves, _rules(curves, budget, pods, allocator, replicate)).played(budget.slots)
 
 
@@ -88,7 +104,7 @@ class _Replay:
             self._board = fold(self._board, [self._report(order, cost)], self._rules, now=now)
         best = leader(self._board)
         assert best is not None
-        return float(self._curves.returns[self._draw(best.pod), self._at(best.round)].mean())
+        return float(self._halves(best.pod, best.round)[1].mean())
 
     def _next(self) -> Birth | None:
         """The next order, as a slot takes it; resting pods come last, and only by seconds."""
@@ -100,15 +116,13 @@ class _Replay:
         return None
 
     def _begin(self, order: Birth, now: float) -> None:
-        recorded = self._curves.seconds[self._draw(order.pod), self._at(order.round)]
+        recorded = self._curves.seconds[self._draw(order.pod), self._at(order.round) - 1]
         cost = float(recorded * self._rng.uniform(1 - JITTER, 1 + JITTER))
         self._taken.add(order.id)
         heapq.heappush(self._busy, (now + cost, len(self._taken), order, cost))
 
     def _report(self, order: Birth, cost: float) -> Report:
-        panel = self._curves.returns[self._draw(order.pod), self._at(order.round)]
-        # one half of a panel ranks, the other tests: which episodes is each replicate's
-        panel = np.random.default_rng([3, self._seed, order.round]).permutation(panel)
+        panel = self._halves(order.pod, order.round)[0]
         return Report(
             order.id, order.pod, order.round, order.attempt, slot="s",
             returns=tuple(panel.tolist()),
@@ -116,9 +130,12 @@ class _Replay:
             trained_steps=STEPS, wall_seconds=cost, train_seconds=cost,
         )  # fmt: skip
 
-    def _at(self, round_number: int) -> int:
-        recorded: int = self._curves.returns.shape[1]
-        return min(round_number, recorded) - 1
+    def _halves(self, pod: str, number: int) -> tuple[Array, Array]:
+        return halves(self._curves, self._draw(pod), self._at(number), self._seed)
+
+    def _at(self, number: int) -> int:
+        """The round that was recorded for one of a run."""
+        return min(number, self._curves.returns.shape[1])
 
     def _draw(self, pod: str) -> int:
         """The recorded draw that a pod is: a copy is its parent's."""
@@ -153,7 +170,7 @@ def _rules(curves: Curves, budget: Budget, pods: int, allocator: str, replicate:
             pods=PodsConfig(min=1, max=pods), algorithms={"toy": 1.0}, controls=0,
             allocator=allocator,
         ),
-        round=RoundConfig(env_steps=STEPS, episodes=curves.returns.shape[2]),
+        round=RoundConfig(env_steps=STEPS, episodes=curves.returns.shape[2] // 2),
         stop=replace(stop, ensembles=replace(stop.ensembles, rules=())),
         cluster=ClusterConfig(slots=budget.slots),
     )  # fmt: skip
