@@ -135,7 +135,8 @@ class _Replay:
 
     def _at(self, number: int) -> int:
         """The round that was recorded for one of a run."""
-        return min(number, self._curves.returns.shape[1])
+        recorded: int = self._curves.returns.shape[1]
+        return min(number, recorded)
 
     def _draw(self, pod: str) -> int:
         """The recorded draw that a pod is: a copy is its parent's."""
