@@ -73,7 +73,7 @@ def test_jobs_near_their_time_limit_come_back_with_all_that_they_have_done(
     cluster = start_slurm(LIMITED)
 
     def scene(name: str, *, array: bool, ranks: int) -> Scene:
-        shell = Shell(cluster, tmp_path / name)
+        shell = Shell(cluster, tmp_path / name, probe=False)
         return Scene(shell, name, array=array, ranks=ranks, minutes=2)
 
     with ThreadPoolExecutor() as pool:
