@@ -199,7 +199,7 @@ VERBS = {
         (_RUN,
          _arg("--stats", action="store_true",
               help="how sure that is: the living pods side by side, with shrunk means,"
-              " interquartile means, P(best) and the slope of each learning curve"),
+              " interquartile means, P(best), slopes, and correlations with the first"),
          _JSON),
     ),
     "snapshots": Verb(

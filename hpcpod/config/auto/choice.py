@@ -203,7 +203,9 @@ def _population(made: Choosing, task: Task, sized: Plan, wishes: Wishes, sizing:
         dict.fromkeys(sized.algorithms, 1.0),
         _algorithms_because(task, sized, sizing),
     )
-    if made.get("stop.minutes") or made.get("stop.env_steps"):
+    # Of a budget in steps alone, slots of pods that rest would idle.
+    fewer = made.get("stop.env_steps") and wishes.slots < sized.pods
+    if made.get("stop.minutes") or fewer:
         made.put(
             "population.allocator",
             ALLOCATOR,

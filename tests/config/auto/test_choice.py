@@ -45,6 +45,15 @@ def test_all_is_chosen_and_each_choice_has_its_reason() -> None:
     assert "ppo 10,000" in made.because["population.algorithms"]
 
 
+def test_of_a_budget_in_steps_no_slot_is_to_idle_while_its_pod_rests() -> None:
+    given = {"name": "auto", "env": {"id": ALONE.id}, "stop": {"env_steps": 2_000_000}}
+    allocators = {}
+    for slots in (2, 16):
+        run = config(choose(ALONE, Wishes(given, slots, "slots"), SPACES))
+        allocators[run.population.pods.max <= slots] = run.population.allocator
+    assert allocators == {False: ALLOCATOR, True: "auto"}
+
+
 def test_equal_facts_give_equal_choices() -> None:
     assert chosen(CONTINUOUS).data == chosen(CONTINUOUS).data
 
