@@ -31,10 +31,10 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 LONGEST = (
-    "chaos/test_chaos.py", "slurm/test_verbs.py", "preemption/test_matrix.py", "slurm/test_run.py",
-    "agents/test_dqn.py", "preemption/test_limits.py", "slurm/test_interrupted.py",
-    "doctor/test_on_slurm.py", "test_demo.py", "slurm/test_elastic.py", "slurm/test_ranks.py",
-    "slurm/test_ct.py", "docs/test_slurm.py", "pod/pipeline/test_pipeline.py",
+    "chaos/test_chaos.py", "slurm/test_ranks.py", "slurm/test_interrupted.py",
+    "slurm/test_verbs.py", "slurm/test_ct.py", "agents/test_dqn.py", "preemption/test_matrix.py",
+    "slurm/test_run.py", "preemption/test_limits.py", "doctor/test_on_slurm.py", "test_demo.py",
+    "slurm/test_elastic.py", "docs/test_slurm.py", "pod/pipeline/test_pipeline.py",
     "benchmarks/test_selection.py",
 )  # fmt: skip
 """Files that take more than a minute, the longest first."""
