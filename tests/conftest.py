@@ -161,13 +161,15 @@ def finished_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         home = home.parent  # of all processes
     with (home / "finished-run").open("a+") as done:
         fcntl.flock(done, fcntl.LOCK_EX)
-        done.seek(0)
-        trained = done.read()
-        if not trained:
-            trained = str(_trained(tmp_path_factory.mktemp("trained")))
-            done.write(trained)
-            done.flush()
-        fcntl.flock(done, fcntl.LOCK_UN)  # whatever was forked meanwhile has it open, too
+        try:
+            done.seek(0)
+            trained = done.read()
+            if not trained:
+                trained = str(_trained(tmp_path_factory.mktemp("trained")))
+                done.write(trained)
+                done.flush()
+        finally:
+            fcntl.flock(done, fcntl.LOCK_UN)  # whatever was forked meanwhile has it open, too
     runs = tmp_path_factory.mktemp("runs")
     return Path(shutil.copytree(trained, runs / "looked-at", symlinks=True))
 

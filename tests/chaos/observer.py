@@ -1,8 +1,8 @@
 """An observer from outside: it keeps every report and every generation that it ever saw.
 
 The checks need the past: generations are emptied when they are old, and what the storms damage
-must be known as it was before. A thread looks five times in a second; a fault that damages a file
-has it look first.
+must be known as it was before. A thread looks twenty times in a second; a fault that damages a
+file has it look first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 
 EMPTIED = b'{"emptied":true}\n'
-LOOK_SECONDS = 0.2
-READ_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+READ_SECONDS = 0.5
 """Between two reads of the whole board by a newcomer."""
 
 

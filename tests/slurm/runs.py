@@ -40,10 +40,12 @@ class Shell:
     """One person's shell on the login node of a test cluster."""
 
     def __init__(self, cluster: SlurmCluster, home: Path, *, probe: bool = True) -> None:
-        """Args:
-        cluster: where it is.
-        home: its working directory.
-        probe: try the environment before a run, as a person does: torch is loaded twice.
+        """A shell in a folder.
+
+        Args:
+            cluster: where it is.
+            home: its working directory.
+            probe: try the environment before a run, as a person does: torch is loaded twice.
         """
         self.cluster = cluster
         self.home = home
