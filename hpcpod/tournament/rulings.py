@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from hpcpod.errors import UnusablePlugin, in_words
@@ -40,8 +41,11 @@ log = logging.getLogger(__name__)
 
 BUILT_IN = {"updater": "paired_gate", "generator": "gentle_truncation", "allocator": "auto"}
 """The rule that decides where a part's answer is refused: the default."""
+STANDS_IN = "it rests: an allocator that decides for another ends no pod"
 SECONDS = 10.0
 """Time that a user's rule has for one decision: all slots that report wait for it."""
+FIRST_SECONDS = 60.0
+"""Time of a founder at launch, where none waits: it may be the first to import a large library."""
 
 T = TypeVar("T")
 
@@ -224,9 +228,14 @@ class Rulings:
         return Fresh(algorithm, drawn, evidence=evidence, share=share)
 
     def _by_default(self, seen: Prospects) -> Allocation:
-        """The default allocator's answer; every pod trains where that is refused, too."""
+        """The default allocator's answer; every pod trains where that is refused, too.
+
+        It ends no pod: the rule that was asked may want it at the next merge.
+        """
         try:
             found = self._allocator.allocate(seen)
+            ends = dict.fromkeys((*found.given_up, *found.succeeded), STANDS_IN)
+            found = Allocation(found.order, {**found.resting, **ends})
             reason = refusal(found, seen)
         except Exception as error:  # it may be the rule that was asked
             reason = in_words(error)
@@ -318,12 +327,14 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     Raises:
         UnusablePlugin: the generator raises, takes too long, or gives what no pod can have.
     """
-    space, founder = rules.algorithms[algorithm], rules.generator.founder
+    space = rules.algorithms[algorithm]
+    ask = partial(rules.generator.founder, space, control, key)
+    own = type(rules.generator).__module__.startswith("hpcpod.")
     try:
-        drawn, wrong = kept(answered_in(SECONDS, lambda: founder(space, control, key)))
+        drawn, wrong = kept(ask() if own else answered_in(FIRST_SECONDS, ask))
         wrong = wrong or space.misfit(drawn)
     except TimeoutError:
-        wrong = f"it took more than {SECONDS:g} s, the most that a decision may take"
+        wrong = f"it took more than {FIRST_SECONDS:g} s, the most that a first answer may take"
     except Exception as error:  # a user's own may raise whatever it likes
         wrong = in_words(error)
     if wrong:

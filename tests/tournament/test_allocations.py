@@ -124,6 +124,19 @@ def test_one_that_breaks_late_in_a_budget_does_not_wake_the_resting() -> None:
     assert {each.rule for each in late if each.kind in ("rest", "train")} == {"auto"}
 
 
+def test_a_default_that_decides_for_a_refused_one_ends_no_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = budgeted("fair", steps=64 * STEPS)
+    board = played(game, 12)
+    one, other = (each.pod for each in prospects(board, game.config, 0.0).scored[-2:])
+    ended = Allocation(given_up={one: "worst"}, fresh={other: "idle"})
+    monkeypatch.setattr(Auto, "allocate", lambda self, prospects: ended)
+    after = Rulings(replace(game, allocator=Raising()), board, 0.0).allocated(board)
+    assert resting_pods(after) == {one, other}
+    assert [pod.id for pod in after.living] == [pod.id for pod in board.living]
+
+
 def test_where_the_default_is_refused_too_every_pod_trains(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

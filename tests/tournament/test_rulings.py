@@ -249,12 +249,12 @@ class Hanging(GentleTruncation):
 def test_a_founder_that_hangs_is_refused_at_launch_and_leaves_no_run(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rulings, "SECONDS", 0.05)
+    monkeypatch.setattr(rulings, "FIRST_SECONDS", 0.05)
     name = f"{__name__}:Hanging"
     words = ("launch", "good.yaml", "--no-probe", "--set", f"population.generator={name}")
     assert refusal(capsys, *words).endswith(
         f"hpcpod: population.generator: {name} gives no founder of ppo: it took more than 0.05 s,"
-        " the most that a decision may take\n"
+        " the most that a first answer may take\n"
     )
     assert not (home / "runs" / "small").exists()
     Hanging.ended.set()

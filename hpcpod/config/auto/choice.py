@@ -203,9 +203,7 @@ def _population(made: Choosing, task: Task, sized: Plan, wishes: Wishes, sizing:
         dict.fromkeys(sized.algorithms, 1.0),
         _algorithms_because(task, sized, sizing),
     )
-    # Of a budget in steps alone, slots of pods that rest would idle.
-    fewer = made.get("stop.env_steps") and wishes.slots < sized.pods
-    if made.get("stop.minutes") or fewer:
+    if made.get("stop.minutes"):  # in steps alone slots of pods that rest may idle: auto knows
         made.put(
             "population.allocator",
             ALLOCATOR,

@@ -11,7 +11,7 @@ from hpcpod.config.auto.choice import ALLOCATOR, MINUTES, Choosing, Wishes, choo
 from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import Pace, Task
 from hpcpod.config.loader import from_mapping
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, extremes
 from hpcpod.config.yaml_file import parse
 from hpcpod.errors import ConfigError
@@ -45,13 +45,9 @@ def test_all_is_chosen_and_each_choice_has_its_reason() -> None:
     assert "ppo 10,000" in made.because["population.algorithms"]
 
 
-def test_of_a_budget_in_steps_no_slot_is_to_idle_while_its_pod_rests() -> None:
-    given = {"name": "auto", "env": {"id": ALONE.id}, "stop": {"env_steps": 2_000_000}}
-    allocators = {}
-    for slots in (2, 16):
-        run = config(choose(ALONE, Wishes(given, slots, "slots"), SPACES))
-        allocators[run.population.pods.max <= slots] = run.population.allocator
-    assert allocators == {False: ALLOCATOR, True: "auto"}
+def test_who_rests_in_a_budget_of_steps_is_left_to_the_default_which_knows_the_slots() -> None:
+    by_steps = config(chosen(ALONE, stop={"env_steps": 2_000_000})).population
+    assert by_steps.allocator == PopulationConfig().allocator == "auto"
 
 
 def test_equal_facts_give_equal_choices() -> None:
