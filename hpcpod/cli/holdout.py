@@ -47,13 +47,15 @@ def holdout(options: Namespace) -> int:
     if is_sweep(word):
         return _of_sweep(open_sweep(word), options)
     from hpcpod.run.best_policy import best_of_algorithms
-    from hpcpod.trading.holdout import judge_files
+    from hpcpod.trading.holdout import judge_files, require_holdout
 
     run, *beside = [open_run(each) for each in (word, *options.beside)]
     for each in (run, *beside):
+        require_holdout(each.folder.resolved.config)
         if each.board().phase != "finished":
+            end = f", or end it by `hpcpod stop {each.word}`" if each.folder.owner.mine else ""
             raise UserError(f"{each.name} has not finished, and a holdout is opened once: let it"
-                            f" finish, or end it by `hpcpod stop {each.word}`")  # fmt: skip
+                            f" finish{end}")  # fmt: skip
     others = {each.name: _files([each], options) for each in beside}
     files = _files([run], options, options.pods)
     if not options.pods:
@@ -96,12 +98,13 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
 def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     """Open the holdout of every fold of a sweep; several seeds of a fold share the capital."""
     from hpcpod.report.holdout import over_folds
-    from hpcpod.trading.holdout import judge_files
+    from hpcpod.trading.holdout import judge_files, require_holdout
     from hpcpod.trading.verdict import FOLD
     from hpcpod.trading.walk import by_fold, walk
 
     if not over_folds(sweep):
         raise UserError(f"{sweep.name}: the holdouts of a sweep are opened if it is over {FOLD}")
+    require_holdout(sweep.element)
     if options.pods or options.beside:
         raise UserError("--pods and --beside are of one run, not of a sweep")
     waiting = [cell.name for cell, outcome in sweep.rows() if outcome.fate != "finished"]

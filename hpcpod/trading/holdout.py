@@ -29,11 +29,13 @@ from hpcpod.trading.rules import Rules
 from hpcpod.trading.task import Market, Task, task_of
 from hpcpod.trading.verdict import BACKENDS, CASH, RISK_OFF, RIVAL, RIVALS, Row, Trials, Verdict
 
-__all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "trials_of"]
+__all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "require_holdout",
+           "trials_of"]  # fmt: skip
 AGENT = "policy"
 MOST_MARKS = 1024
 """Marks that an opening keeps, the least of all: so two that have many days and stocks in common
-have marks in common, also where one has many more, and a line of the ledger is 20 kB at most."""
+have marks in common, and a line of the ledger is 20 kB at most. Where one has many more, a small
+overlap may have none: it counts only if a source's name is the same."""
 
 
 def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
@@ -269,8 +271,20 @@ class Files:
         }
 
 
+def require_holdout(config: RunConfig) -> None:
+    """See that a run has a holdout.
+
+    Raises:
+        UserError: it does not trade.
+    """
+    if config.env.backend not in BACKENDS:
+        raise UserError(
+            f"{config.name} has no holdout: its env.backend is {config.env.backend}, not trading"
+        )
+
+
 def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = None) -> Verdict:
-    """Open the holdout of a run's task for its policy, or for several as one ensemble.
+    """Open the holdout of a trading run's task for its policy, or for several as one ensemble.
 
     Args:
         run: the run and its policies.
@@ -278,13 +292,9 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
         beside: other runs by name, whose policies are further rows.
 
     Raises:
-        UserError: the run does not trade, or a policy can't be loaded.
+        UserError: a policy can't be loaded, or played beside the run's.
     """
     config = run.config
-    if config.env.backend not in BACKENDS:
-        raise UserError(
-            f"{config.name} has no holdout: its env.backend is {config.env.backend}, not trading"
-        )
     task = task_of(config.env.id, config.env.kwargs)
     rows = {}
     for name, other in (beside or {}).items():

@@ -2,9 +2,11 @@
 
 The more strategies have been tried on a holdout, the better the best of them looks by chance. So
 every opening is counted, by whomever, for all runs that keep their ledger in the same folder. Two
-openings are of the same holdout if the growth of a stock on a date is the same in both: another
-name of the file, another embargo, a day more or a column more begins no new count. Lines of older
-versions have no marks of that, and are of the same holdout if a source, a stock and a date are.
+openings are of the same holdout if they have a stock and dates in common, and the name of a source
+or the growth of a stock on a date is the same in both: another name of the file, another embargo, a
+day more or a column more begins no new count. Two files of one name count as one, which is the safe
+side. Under another name a small overlap, or prices that were rounded anew, may be missed: a line
+keeps a part of the growth alone, and those of older versions none.
 """
 
 from __future__ import annotations
@@ -52,11 +54,9 @@ class Opening:
     where no price has moved."""
 
     def overlaps(self, other: Opening) -> bool:
-        """True if both have looked at a bar of the same stock."""
-        by_name = not (self.marks and other.marks)
-        own, theirs = (each.sources if by_name else each.marks for each in (self, other))
+        """True if both have looked at a bar of the same stock, as far as their lines tell."""
         return (
-            bool(set(own) & set(theirs))
+            bool(set(self.sources) & set(other.sources) or set(self.marks) & set(other.marks))
             and bool(set(self.tickers) & set(other.tickers))
             and self.first <= other.last
             and other.first <= self.last

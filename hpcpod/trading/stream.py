@@ -198,7 +198,8 @@ class TradingStream:
         task, spread = self._task_of(windows, player, "judge"), float(moves.std(ddof=1))
         sharpe = float(moves.mean()) / spread if spread > 0 else 0.0
         line, book = opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
-        if not any(each.policy == digest and each.overlaps(line) for each in book.openings()):
+        looks = [each for each in book.openings() if each.policy == digest and not each.beside]
+        if not any(each.overlaps(line) for each in looks):
             book.write(line)
         return days, moves
 

@@ -49,25 +49,29 @@ class Walk:
     days: int
     hold: Lead
     """Against buy-and-hold."""
-    cash: Lead
-    """Against cash."""
-    risk_off: Lead | None = None
-    """Against buy-and-hold with risk-off; None: the rules have none."""
+    cash: Lead | None
+    """Against cash; None: not all folds were judged beside it, as by older versions."""
+    risk_off: Lead | None
+    """Against buy-and-hold with risk-off; None: as ``cash``, or the rules have none."""
 
     @property
     def edge(self) -> bool:
         """Ahead of buy-and-hold by both intervals, and of the other baselines by that over days:
         how far folds lie apart against cash is how far the market's stretches do, not the
-        trainings."""
+        trainings. Without one of these in some of the folds there is no edge."""
         return all(ahead for ahead, _ in self._leads.values())
 
     @property
     def _leads(self) -> dict[str, tuple[bool, str]]:
-        others = {CASH: self.cash, RISK_OFF: self.risk_off}
+        others = {CASH: self.cash}
+        if any(each.over_risk_off for each in self.folds.values()):
+            others[RISK_OFF] = self.risk_off
+        unknown = (False, "unknown (not all folds were judged beside it)")
         return {
             RIVAL: (self.hold.low > 0 and self.hold.fold_low > 0, self.hold.words),
-            **{name: (each.low > 0, each.words) for name, each in others.items() if each},
-        }
+            **{name: (each.low > 0, each.words) if each else unknown
+               for name, each in others.items()},
+        }  # fmt: skip
 
     @property
     def words(self) -> str:
@@ -107,12 +111,16 @@ def walk(folds: Mapping[int, Verdict]) -> Walk:
     """
     if len(folds) < 2:
         raise UserError("an interval over folds takes at least two of them")
-    ordered, leads = dict(sorted(folds.items())), []
+    ordered = dict(sorted(folds.items()))
     own = ordered.values()
-    for gaps in ([each.gaps for each in own], [each.over_cash for each in own],
-                 [each.over_risk_off for each in own]):  # fmt: skip
-        if all(gaps):
-            days = np.concatenate(gaps)
-            means = [float(np.mean(each)) for each in gaps]
-            leads.append(Lead(*stationary_bootstrap(days), *interval(means)))
-    return Walk(ordered, len(days), *leads)
+    cash, risk_off = (
+        _lead(gaps) if all(gaps) else None
+        for gaps in ([each.over_cash for each in own], [each.over_risk_off for each in own])
+    )
+    gaps = [each.gaps for each in own]
+    return Walk(ordered, sum(map(len, gaps)), hold=_lead(gaps), cash=cash, risk_off=risk_off)
+
+
+def _lead(gaps: Sequence[Sequence[float]]) -> Lead:
+    means = [float(np.mean(each)) for each in gaps]
+    return Lead(*stationary_bootstrap(np.concatenate(gaps)), *interval(means))

@@ -47,20 +47,35 @@ def test_bars_under_another_name_are_the_same_holdout(tmp_path: Path) -> None:
         assert len(told.openings) == told.times == count, name
 
 
-def test_other_bars_of_the_same_name_are_another_holdout(tmp_path: Path) -> None:
-    for seed in (50, 51):
-        file = tmp_path / str(seed) / "bars.csv"
+def test_bars_of_the_same_name_are_the_same_holdout_whatever_their_prices(tmp_path: Path) -> None:
+    """No growth of prices that were adjusted and rounded anew, or of others, is known again."""
+    [panel] = markets(MARKET)
+    prices = ("open", "high", "low", "close")
+    rounded = replace(panel, **{name: (getattr(panel, name) / 17).round(2) for name in prices})
+    [other] = markets({**MARKET, "seed": 51})
+    for count, bars in enumerate((panel, rounded, other), 1):
+        file = tmp_path / str(count) / "bars.csv"
         file.parent.mkdir()
-        write_bars(markets({**MARKET, "seed": seed})[0], file)
+        write_bars(bars, file)
         told = opened(bars_of(file), tmp_path / "ledger")
-        assert [each.sources for each in told.openings] == [("bars.csv",)]
-    assert len(Ledger(tmp_path / "ledger").openings()) == 2
+        assert [each.sources for each in told.openings] == [("bars.csv",)] * count
+    marks = [set(each.marks) for each in Ledger(tmp_path / "ledger").openings()]
+    assert not marks[0] & (marks[1] | marks[2])
+
+
+def test_openings_of_other_stocks_or_dates_do_not_overlap_though_their_name_is_the_same() -> None:
+    line = Opening(
+        "one", "p", ("bars.csv",), ("A", "B"), "2020-01-01", "2020-02-01", 0.1, marks=("m",)
+    )
+    assert line.overlaps(replace(line, tickers=("B",), first="2020-02-01", marks=("n",)))
+    assert not line.overlaps(replace(line, tickers=("C",)))
+    assert not line.overlaps(replace(line, first="2020-02-02", last="2020-03-01"))
 
 
 def test_a_line_of_an_earlier_version_goes_by_its_source(tmp_path: Path) -> None:
     line = Opening("one", "p", ("bars.csv",), ("A",), "2020-01-01", "2020-02-01", 0.1, marks=("m",))
     renamed, other = replace(line, sources=("b.csv",)), replace(line, marks=("n",))
-    assert line.overlaps(renamed) and not line.overlaps(other)
+    assert line.overlaps(renamed) and line.overlaps(other) and not renamed.overlaps(other)
     book = Ledger(tmp_path)
     path = tmp_path / f"{book.write(line)}.json"
     written = json.loads(path.read_text())

@@ -14,6 +14,7 @@ from hpcpod.run.continuous.cycle import config_of, stream_of
 from hpcpod.tournament.continuous.stream import Player
 from hpcpod.trading.backtest import backtest, cash
 from hpcpod.trading.files import write_bars
+from hpcpod.trading.ledger import LEDGERS, Ledger
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.stream import TradingStream
 from hpcpod.trading.task import task_of
@@ -210,6 +211,25 @@ def test_days_are_paired_by_their_dates(tmp_path: Path, monkeypatch: pytest.Monk
     assert verdict.incumbent is not None and verdict.ahead == pytest.approx(0, abs=1e-9)
     assert verdict.challenger.mean == pytest.approx(verdict.incumbent.mean)
     assert verdict.challenger.count == 5 and verdict.words.startswith("5 of the sessions from ")
+
+
+def test_a_policy_that_was_only_shown_beside_another_is_counted_when_a_cycle_judges_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made, player = stream(file), Player(file, config(file).env)
+    windows, book = windows_of(made), Ledger(tmp_path / LEDGERS)
+    [played] = backtest(task_of("trading", windows.judge), {"cash": cash})
+    monkeypatch.setattr(made, "_played", lambda *_: played)
+    made.judge(windows, player, None, tmp_path / "mine.ct" / "cycles" / "1")
+    [line] = book.openings()
+    for path in book.path.iterdir():
+        path.unlink()
+    book.write(replace(line, beside="other"))
+    for _ in range(2):
+        made.judge(windows, player, None, tmp_path / "mine.ct" / "cycles" / "1")
+        assert [each.beside for each in book.openings()] == ["other", ""]
 
 
 def test_a_holdout_that_a_cycle_trains_on_is_told(tmp_path: Path) -> None:
