@@ -44,6 +44,7 @@ def json_schema() -> Schema:
     share = algorithms["additionalProperties"]
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
     _with_auto(fields)
+    fields["cluster"]["properties"]["sbatch"]["additionalProperties"]["type"] = ["string", "null"]
     schema["required"].remove("env")
     named = {"env": {"required": fields["env"].pop("required")}}  # a sweep may have env.id
     others = [{"required": [section]} for section in ("program", "sweep")]

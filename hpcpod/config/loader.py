@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hpcpod.config.decoder import build, encode, join, value_at
 from hpcpod.config.program import with_program
 from hpcpod.config.scalars import Plain, show
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.site import over_site
+from hpcpod.config.site import over_site, without_nulls
 from hpcpod.config.space import RANGES
 from hpcpod.config.sweep import SweepConfig
 from hpcpod.config.yaml_file import NotYaml, dump, parse, read
@@ -130,7 +131,7 @@ def from_mapping(
         ConfigError: says every problem.
     """
     given = merged(encode(data), overrides) if overrides else encode(data)
-    config: RunConfig = from_plain(RunConfig, with_program(given), source)
+    config: RunConfig = from_plain(RunConfig, with_program(without_nulls(given)), source)
     return config
 
 
@@ -141,8 +142,9 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 
 def dump_yaml(config: RunConfig) -> str:
-    """The configuration as YAML, defaults included, that ``load_file`` reads back as it was."""
-    return dump(to_mapping(config))
+    """The configuration as YAML, defaults included, that ``load_file`` reads back as it was, but
+    for ``cluster.site``: that file would bring back what was taken away from it."""
+    return dump(to_mapping(replace(config, cluster=replace(config.cluster, site=None))))
 
 
 def from_plain(kind: Any, data: Any, source: str) -> Any:
@@ -171,7 +173,7 @@ def _built(
         raise ConfigError(source, [NO_SWEEP])
     for override in overrides:
         problems += assign(data, override)
-    data = place(data)
+    data = without_nulls(place(data))
     if data.get("population") == "auto":  # before what Python was given goes below it
         data["population"] = {"auto": True}
     if asks_auto(data):

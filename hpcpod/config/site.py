@@ -54,6 +54,17 @@ def over_site(
     return merged
 
 
+def without_nulls(data: Any) -> Any:
+    """A configuration's plain data without the options of ``sbatch`` that are null: each takes the
+    site's away, if there is one."""
+    cluster: Any = data.get("cluster") if isinstance(data, Mapping) else None
+    sbatch = cluster.get("sbatch") if isinstance(cluster, Mapping) else None
+    if not isinstance(sbatch, Mapping):
+        return data
+    kept = {option: text for option, text in sbatch.items() if text is not None}
+    return {**data, "cluster": {**cluster, "sbatch": kept}}
+
+
 def expanded(path: str | Path) -> Path:
     """A path with a home folder in the place of its ``~``; of an unknown user it stays, and names
     nothing that is there."""
@@ -95,12 +106,10 @@ def _named(data: Mapping[str, Any]) -> str | None:
 
 def _over(base: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """Mappings merge, but for a schedule, in which the order counts; whatever else ``data`` has
-    stands, null too, which takes an option of ``sbatch`` away."""
+    stands, null too."""
     merged = dict(base)
     for key, value in data.items():
         below = merged.get(key)
         both = key != "schedule" and isinstance(below, Mapping) and isinstance(value, Mapping)
         merged[key] = _over(dict(below or {}), value) if both else value
-        if both and key == "sbatch":
-            merged[key] = {option: text for option, text in merged[key].items() if text is not None}
     return merged

@@ -177,6 +177,11 @@ def test_auto_is_asked_for_by_true_alone() -> None:
     assert not fits({**LEAST, "population": {"auto": False}})
 
 
+def test_null_takes_an_option_of_sbatch_away() -> None:
+    config = {**LEAST, "cluster": {"sbatch": {"constraint": None}}}
+    assert fits(config) and not problems(config)
+
+
 def test_an_editor_shows_the_manual() -> None:
     minutes = SCHEMA["properties"]["stop"]["properties"]["minutes"]
     assert minutes["description"].startswith("Minutes of wall time since the first slot began")

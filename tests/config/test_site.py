@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.config.loader import from_words, load_file
+from hpcpod.config.loader import dump_yaml, from_mapping, from_words, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError, UserError
@@ -64,6 +64,29 @@ def test_a_schedule_replaces_the_site_s_of_which_the_first_entry_would_count(run
 def test_null_takes_away_an_option_of_sbatch(run: Path) -> None:
     site = run.with_name("site.yaml")
     assert load_file(run, ["cluster.sbatch.constraint=null"], site).cluster.sbatch == {"mem": "8G"}
+
+
+def test_null_of_an_option_of_sbatch_is_nothing_where_no_site_has_it(run: Path) -> None:
+    word = "cluster.sbatch.constraint=null"
+    bare = run.with_name("bare.yaml")
+    bare.write_text("cluster: {launcher: slurm}\n")
+    for site in (None, bare):
+        assert load_file(run, [word], site).cluster.sbatch == {"mem": "8G"}
+    run.write_text(RUN.replace("mem: 8G", "mem: 8G, constraint: null, qos: ~"))
+    assert load_file(run).cluster.sbatch == read_config(str(run)).cluster.sbatch == {"mem": "8G"}
+    plain = {"name": "a", "env": {"id": "E-v0"}, "cluster": {"sbatch": {"mem": "8G", "qos": None}}}
+    made = from_mapping(plain)
+    assert made.cluster.sbatch == read_config(plain).cluster.sbatch == {"mem": "8G"}
+    assert from_words(made, [word], source="a run") == made
+
+
+def test_what_is_printed_has_all_of_the_site_and_does_not_read_it_again(run: Path) -> None:
+    printed = run.with_name("printed.yaml")
+    config = load_file(run, ["cluster.sbatch.constraint=null"], run.with_name("site.yaml"))
+    printed.write_text(dump_yaml(config))
+    again = load_file(printed)
+    assert again == replace(config, cluster=replace(config.cluster, site=None))
+    assert again.cluster.partition == "gpu" and again.cluster.sbatch == {"mem": "8G"}
 
 
 def test_a_path_of_python_s_names_the_file_too(run: Path) -> None:

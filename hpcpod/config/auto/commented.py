@@ -17,13 +17,16 @@ EMPTY: Mapping[str, str] = {}
 def commented(
     data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str] = EMPTY
 ) -> str:
-    """YAML that ``load_file`` reads back as ``data``, with ``# because ...`` above what was chosen.
+    """YAML that ``load_file`` reads back as ``data``, but for ``cluster.site``, whose fields are in
+    it, with ``# because ...`` above what was chosen.
 
     Args:
         data: plain.
         because: reasons by path, such as ``round.env_steps``.
         meanings: of fields by path, each a sentence to stand above the reason.
     """
+    cluster = {key: value for key, value in data.get("cluster", {}).items() if key != "site"}
+    data = {key: cluster if key == "cluster" else value for key, value in data.items()}
     return "\n".join(_lines(data, because, meanings))
 
 
