@@ -44,20 +44,16 @@ def shape_of(config: RunConfig, nodes: int = 1) -> Shape:
     """The shape of this run's pods on that many nodes.
 
     Raises:
-        UserError: ranks or GPUs can't be shared out evenly.
+        UserError: ranks can't be shared out evenly.
     """
     resources, own = config.resources, config.program is not None
-    gpus = resources.gpus_per_pod
     ranks = nodes if own else ranks_of(config)  # a program starts its own: a task for each node
-    if ranks % nodes or gpus % nodes:
-        what, change = f"{ranks} ranks", "pod.ranks, "
-        if own:
-            what, change = f"{gpus} GPU{'s' * (gpus > 1)}", ""
+    if ranks % nodes:
         raise UserError(
-            f"resources.nodes_per_pod: {what} can't be shared out evenly to {nodes} nodes;"
-            f" change {change}resources.gpus_per_pod or resources.nodes_per_pod"
+            f"resources.nodes_per_pod: {ranks} ranks can't be shared out evenly to {nodes} nodes;"
+            " change pod.ranks, resources.gpus_per_pod or resources.nodes_per_pod"
         )
-    return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), gpus)
+    return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), resources.gpus_per_pod)
 
 
 def trains_on_gpu(config: RunConfig) -> bool:

@@ -170,6 +170,12 @@ def without_effect(config: Any) -> Iterator[str]:
         yield "agents: the program's hyperparameters go into program.search; take the section out"
     if config.env != type(config.env)(PROGRAM, num_envs=1):
         yield "env: the program makes its own environment; take the section env out"
+    gpus, nodes = config.resources.gpus_per_pod, config.resources.nodes_per_pod or 1
+    if gpus % nodes:
+        yield (
+            f"resources.nodes_per_pod: {gpus} GPU{'s' * (gpus > 1)} can't be shared out evenly to"
+            f" {nodes} nodes; change resources.gpus_per_pod or resources.nodes_per_pod"
+        )
     control = program.space.unmutated()
     for name, default in program.defaults.items():
         if isinstance(program.search.get(name), Range) and control[name] != default:

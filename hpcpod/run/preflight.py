@@ -150,7 +150,9 @@ def source_of(config: Config) -> str:
     return str(config) if isinstance(config, (str, Path)) else "the configuration"
 
 
-def check(config: RunConfig, *, source: str = "the configuration", probe: bool = True) -> Checked:
+def check(
+    config: RunConfig, *, source: str = "the configuration", probe: bool = True, anew: bool = True
+) -> Checked:
     """Check everything that can be checked, and estimate what the run needs.
 
     The updater, the generator and the launcher are made once, and batch scripts are rendered. Where
@@ -162,15 +164,16 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
         probe: make the environment and each agent once. A login node that can't run the
             simulator may go without: then a round is only compared with the hyperparameter
             ``horizon``, and an agent that has another one, or does not fit, fails in a slot.
+        anew: see ``problems_of``.
 
     Raises:
         ConfigError: says every problem that was found.
     """
     algorithms, look, problems = _task(config, probe=probe)
     footprints = look.footprints if look is not None else {}
-    problems += [*unusable_launcher(config), *problems_of(config, algorithms, look)]
-    if problems:
-        raise ConfigError(source, problems)
+    problems += [*unusable_launcher(config), *problems_of(config, algorithms, look, anew=anew)]
+    if problems:  # ranks are a problem of the launcher's, too
+        raise ConfigError(source, [*dict.fromkeys(problems)])
     share = quotas(config.population)
     # A pod keeps a core per round of its history, its best and the one it is working on; its
     # replay is shared between them but for the rows that were overwritten in between.
@@ -189,6 +192,8 @@ def problems_of(
     config: RunConfig,
     algorithms: Mapping[str, AlgorithmSpace],
     look: Look | None,
+    *,
+    anew: bool = True,
 ) -> Iterator[str]:
     """Every problem that is neither of the task and its agents, nor of the launcher.
 
@@ -196,12 +201,16 @@ def problems_of(
         config: the configuration.
         algorithms: the space of each.
         look: at the task, if it was probed.
+        anew: a person asks for it. False: a registry does, which an earlier version may have made,
+            and is refused for nothing that has become a problem since.
     """
     yield from _unusable_parts(config)
     yield from unusable_program(config)
     yield from _unusable_ranks(config)
     yield from _contradictions(config)
-    yield from _short_budget(config)
+    yield from short_budget(config, anew=anew)
+    if anew and config.program is not None:
+        yield from without_effect(config)
     yield from start_from.unusable(config, algorithms, look)
     yield from _short_rounds(config, algorithms, look.footprints if look is not None else {})
 
@@ -334,26 +343,24 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
             "pod.fusion.backend: mpi starts ranks by mpirun, which is not on this machine; install"
             " an MPI (Debian: openmpi-bin), or set it to gloo"
         )
-    if config.program is not None:
-        yield from without_effect(config)
 
 
-def _short_budget(config: RunConfig) -> Iterator[str]:
-    """A budget that ends before a round does, or before an allocator has pods to compare."""
+def short_budget(config: RunConfig, *, anew: bool = True) -> Iterator[str]:
+    """A budget that ends before an allocator has pods to compare, or ``anew``, before a round."""
     population, steps, program = config.population, config.stop.env_steps, config.program
     pods, one = population.pods.max, config.round.env_steps
     if steps is None or (program is not None and program.seconds is not None):
         return
-    if steps < one:  # the first round ended the run, however far beyond its budget
-        yield (
-            f"stop.env_steps: no round of {one} steps (round.env_steps) ends within {steps}; set it"
-            f" to at least {one}, or make rounds shorter"
-        )
-    elif population.allocator not in ("auto", "fair") and steps < pods * one:
+    if population.allocator not in ("auto", "fair") and steps < pods * one:
         yield (
             f"stop.env_steps: the budget of {steps} steps ends before each of {pods} pods has"
             f" trained a round of {one}, so population.allocator has nothing to compare; set it to"
             f" at least {pods * one}, or lower population.pods.max or round.env_steps"
+        )
+    elif anew and steps < one:  # the first round ended the run, however far beyond its budget
+        yield (
+            f"stop.env_steps: no round of {one} steps (round.env_steps) ends within {steps}; set"
+            f" stop.env_steps to at least {one}, or round.env_steps to at most {steps}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,28 @@ def test_what_validate_prints_is_a_configuration(
     said = " ".join(file.read_text().replace("#", "").split())
     assert f"assumed, not measured: ppo {ASSUMED['ppo'].train:,g}, dqn" in said
     assert not (home / "runs").exists()
+
+
+def test_what_validate_prints_reads_no_site_again(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "site.yaml").write_text("cluster: {partition: gpu, sbatch: {constraint: ib}}\n")
+    words = ["--site", "site.yaml", "--set", "cluster.sbatch.constraint=null"]
+    cluster = load_file(preview(capsys, home, "--env", "CartPole-v1", *words)).cluster
+    assert (cluster.partition, cluster.sbatch, cluster.site) == ("gpu", {}, None)
+    (home / "site.yaml").write_text("resources: {cpus_per_pod: 2}\n")
+    run = load_file(preview(capsys, home, "--env", "CartPole-v1", *words[:2]))
+    assert (run.resources.cpus_per_pod, run.cluster.site) == (2, None)
+
+
+def test_a_budget_below_a_round_is_told_what_would_do(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("validate", "--env", "CartPole-v1", "--no-measure", "--env-steps")
+    said = refusal(capsys, *words, "400")
+    found = re.search(r"set stop\.env_steps to at least (\d+), or round\.env_steps to", said)
+    assert found is not None
+    assert main([*words, found[1]]) == main([*words, "400", "--set", "round.env_steps=400"]) == 0
 
 
 def test_actions_decide_the_algorithms(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,13 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.config.placement import Shape, shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
-from hpcpod.run.preflight import problems_of
+from hpcpod.run.preflight import problems_of, scripts
 from tests.program.programs import ADDS, mapping
 
 
-def program(folder: Path, nodes: int, gpus: int) -> RunConfig:
+def program(folder: Path, nodes: int, gpus: int, launcher: str = "local") -> RunConfig:
     resources = {"nodes_per_pod": nodes, "gpus_per_pod": gpus, "cpus_per_pod": 8}
-    return from_mapping(mapping(ADDS, folder, resources=resources))
+    return from_mapping(mapping(ADDS, folder, resources=resources, cluster={"launcher": launcher}))
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(1, "1 GPU"), (3, "3 GPUs")])
@@ -29,6 +29,13 @@ def test_gpus_of_a_program_that_its_nodes_can_t_have_evenly_are_refused(
         f"resources.nodes_per_pod: {said} can't be shared out evenly to 2 nodes; change"
         " resources.gpus_per_pod or resources.nodes_per_pod"
     )
+
+
+def test_a_run_of_before_goes_on_with_gpus_that_its_nodes_can_t_have_evenly(tmp_path: Path) -> None:
+    config = program(tmp_path, 2, 3, "slurm")
+    assert shape_of(config, 2).gpus_per_node == 1
+    assert "#SBATCH --gpus-per-node=1\n" in scripts(config, tmp_path)[1]
+    assert not list(problems_of(config, {}, None, anew=False))
 
 
 def test_a_program_has_a_task_on_each_node(tmp_path: Path) -> None:

@@ -186,12 +186,20 @@ def test_a_budget_in_which_no_round_ends_is_refused(
 ) -> None:
     words = ["validate", "good.yaml", "--no-probe", "--set", "round.env_steps=2000"]
     assert problem(capsys, *words, "--set", "stop.env_steps=1999") == (
-        "stop.env_steps: no round of 2000 steps (round.env_steps) ends within 1999; set it to at"
-        " least 2000, or make rounds shorter"
+        "stop.env_steps: no round of 2000 steps (round.env_steps) ends within 1999; set"
+        " stop.env_steps to at least 2000, or round.env_steps to at most 1999"
     )
     assert main([*words, "--set", "stop.env_steps=2000"]) == 0
     timed = program("", home, program={"seconds": 5.0}, stop={"env_steps": 1})
     assert check(from_mapping(timed), probe=False)  # its steps are not known
+
+
+def test_ranks_that_their_nodes_can_t_have_are_one_problem_on_slurm_too() -> None:
+    placed = {"cluster": {"launcher": "slurm"}, "pod": {"ranks": 2}}
+    with pytest.raises(ConfigError) as caught:
+        check(from_mapping(mapping(**placed, resources={"nodes_per_pod": 3})), probe=False)
+    [said] = caught.value.problems
+    assert said.startswith("resources.nodes_per_pod: 2 ranks can't be shared out evenly to 3")
 
 
 def test_a_target_alone_is_an_end(home: Path) -> None:

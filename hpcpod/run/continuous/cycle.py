@@ -179,7 +179,7 @@ class Cycle:
         if parent is not None and of_run.population.start_from is not None:
             require_inherits(stream, player_of(registry, parent.number))
         self._tell("checks the configuration of the next run")
-        spec = preflight.check(of_run, source=registry.name, probe=probe).spec
+        spec = preflight.check(of_run, source=registry.name, probe=probe, anew=False).spec
         if parent is not None and spec and isinstance(stream, FreshSeeds):
             require_same_spaces(registry.policy(parent.number), spec, of_run.env)
         plan = Plan(

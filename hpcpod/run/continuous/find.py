@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcpod.config.loader import from_words
-from hpcpod.errors import RunNotFound, UserError
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import ConfigError, RunNotFound, UserError
 from hpcpod.run import preflight
 from hpcpod.run.continuous import cycle
 from hpcpod.run.continuous.registry import (
@@ -39,7 +40,7 @@ def registry_of(
     if Path(word).is_file():
         config = preflight.read_config(word, set_options=overrides, site=site)
         cycle.stream_of(config)
-        found = create(config, str(Path(word).absolute()), home)
+        found = _created(config, str(Path(word).absolute()), home)
         if found.config != config or found.cwd != Path.cwd():
             found.configure(config, Path.cwd())
         return _taken_over(found)
@@ -57,7 +58,19 @@ def registry_of(
     config = preflight.from_anywhere(from_words(own, overrides, source=run.name))
     cycle.stream_of(config)
     cycle.require_finished(run)
-    return _taken_over(create(config, str(run.path), home))
+    return _taken_over(_created(config, str(run.path), home))
+
+
+def _created(config: RunConfig, made_from: str, home: Path | None) -> Registry:
+    """The registry of a configuration; one that is made now needs a budget for a round.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    problems = list(preflight.short_budget(config))
+    if problems and not may_exist(home_of(config.name, home) / DOCUMENT):
+        raise ConfigError(made_from, problems)
+    return create(config, made_from, home)
 
 
 def _taken_over(registry: Registry) -> Registry:

@@ -66,7 +66,7 @@ def to_its_end(
     path = home / config.name
     if not (path / "config.json").exists():
         tell(f"makes the run {config.name}")
-        checked = preflight.check(config, source=config.name, probe=False)
+        checked = preflight.check(config, source=config.name, probe=False, anew=False)
         with contextlib.suppress(RunExists):  # another process was first
             create_run(checked.resolved, home)
     run = Run(RunFolder.open(path), progress)

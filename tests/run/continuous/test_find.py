@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.config.loader import from_mapping, to_mapping
-from hpcpod.errors import UserError
-from hpcpod.run.continuous.cycle import stream_of
+from hpcpod.config.loader import dump_yaml, from_mapping, to_mapping
+from hpcpod.errors import ConfigError, UserError
+from hpcpod.run.continuous import training
+from hpcpod.run.continuous.cycle import advance, stream_of
 from hpcpod.run.continuous.entries import Plan
 from hpcpod.run.continuous.find import registry_of
 from hpcpod.run.continuous.registry import create
 from hpcpod.run.continuous.schedule import crontab
-from tests.run.continuous.worlds import fill
+from tests.run.continuous.worlds import drive, fill
 from tests.support.command_line import refusal
 from tests.support.small_runs import create as create_run
 from tests.support.small_runs import mapping
@@ -60,6 +61,20 @@ def test_two_tasks_of_one_name_have_no_common_registry(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is the registry of /one\.yaml, whose env is another"):
         create(other, "/two.yaml", tmp_path)
     assert create(other, "/one.yaml", tmp_path).config == config  # that file may change
+
+
+def test_a_budget_below_a_round_is_refused_only_where_a_registry_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "drive", drive)  # in this process
+    file = tmp_path / "short.yaml"
+    config = from_mapping(mapping(ct={}, stop={"env_steps": 100}))
+    file.write_text(dump_yaml(config))
+    with pytest.raises(ConfigError, match=r"no round of 512 steps .* ends within 100; set"):
+        registry_of(str(file), home=tmp_path)
+    assert not (tmp_path / "small.ct").exists()
+    create(config, str(file), tmp_path)  # as earlier versions did
+    assert advance(registry_of(str(file), home=tmp_path), probe=False).kind == "promoted"
 
 
 def test_the_line_of_a_crontab_finds_its_files_from_anywhere(
