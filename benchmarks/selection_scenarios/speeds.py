@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import NamedTuple, cast
@@ -137,8 +137,8 @@ class Claims:
     def __init__(self) -> None:
         self._owners: dict[str, Owner] = {}
 
-    def owner(self, order: str) -> Owner | None:
-        return self._owners.get(order)
+    def owners(self, orders: Iterable[str]) -> dict[str, Owner]:
+        return {order: self._owners[order] for order in orders if order in self._owners}
 
     def take(self, order: str, owner: Owner) -> bool:
         return self._owners.setdefault(order, owner) == owner

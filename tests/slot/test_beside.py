@@ -280,7 +280,7 @@ def test_a_killed_slot_takes_trainer_and_scorer_along(gates: Path, tmp_path: Pat
 
 def test_a_run_that_ends_does_not_wait_for_what_is_ahead(gates: Path, tmp_path: Path) -> None:
     (gates / "1").touch()
-    folder = slow_run(tmp_path, env_steps=1, finalists=1, confirm_episodes=2)
+    folder = slow_run(tmp_path, env_steps=3072, finalists=1, confirm_episodes=2)
     slot = SlotProcess(folder)
     until_ahead(slot)
     (gates / "1").unlink()
