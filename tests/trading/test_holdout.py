@@ -340,6 +340,7 @@ def test_folds_are_one_result_with_an_interval() -> None:
     ][:-1]
     for lead, series in ((found.hold, "gaps"), (found.cash, "over_cash")):
         every = np.concatenate([getattr(verdicts[k], series) for k in (1, 2, 3)])
+        assert lead is not None
         assert lead.ahead == pytest.approx(every.mean())
         assert lead.low > 0
     assert found.edge
