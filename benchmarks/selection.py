@@ -4,6 +4,7 @@
     python benchmarks/selection.py --scenario equal target  # two of the scenarios
     python benchmarks/selection.py --against PATH           # beside another checkout, or its rows
     python benchmarks/selection.py --scenario trap --generator gentle_truncation random_search
+    python benchmarks/selection.py --components             # the default beside all other rules
 
 Populations without networks: reports are made up by a model of learning, and the real rules
 (``hpcpod.tournament``) merge them. What each scenario assumes stands in its module in
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from selection_scenarios import (
     budget,
+    components,
     equal,
     fast_node,
     first_row,
@@ -36,11 +38,12 @@ from selection_scenarios import (
     target,
     trap,
 )
-from selection_scenarios.measures import Number, Row, render
+from selection_scenarios.measures import Row, render
 from selection_scenarios.world import Settings
 
 import hpcpod
 
+HERE = Path(__file__).parent
 SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "budget": budget.rows,
     "equal": equal.rows,
@@ -57,6 +60,8 @@ SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
+    if options.components is not None:
+        return beside_the_default(options)
     columns = {}
     if options.against is not None:
         columns["before"] = elsewhere(options)
@@ -64,6 +69,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         columns[name or ("after" if columns else "these")] = measured(options, name)
     print(render(columns))
+    return 0
+
+
+def beside_the_default(options: argparse.Namespace) -> int:
+    """Every component that was asked for, one at a time, as a column of its own."""
+    print(f"rules of {Path(hpcpod.__file__).parent}", file=sys.stderr)
+    columns = {}
+    settings = Settings(options.replicates, seed=options.seed)
+    for name in options.components or components.COMPONENTS:
+        begun = time.monotonic()
+        columns[name] = components.kept(name, settings, options.cells)
+        print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    if components.DEFAULT in columns:
+        print(components.table(columns), end="\n\n")
+    rest = {
+        name: [row for row in rows if row.scenario != "delivered"] for name, rows in columns.items()
+    }
+    print(render(rest))
     return 0
 
 
@@ -87,7 +110,7 @@ def measured(options: argparse.Namespace, generator: str | None = None) -> list[
 def elsewhere(options: argparse.Namespace) -> list[Row]:
     """The same, by another checkout, with the updater that is the default there; or as it was."""
     if options.against.is_file():
-        return read(options.against)
+        return Row.read(options.against)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "rows.json"
         subprocess.run(
@@ -101,19 +124,7 @@ def elsewhere(options: argparse.Namespace) -> list[Row]:
             stdout=subprocess.DEVNULL,
             check=True,
         )  # fmt: skip
-        return read(result)
-
-
-def read(path: Path) -> list[Row]:
-    """Rows that ``--json`` has written."""
-    return [
-        Row(
-            row["scenario"],
-            row["case"],
-            {name: Number(**number) for name, number in row["numbers"].items()},
-        )
-        for row in json.loads(path.read_text())
-    ]
+        return Row.read(result)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -143,6 +154,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         metavar="PATH",
         help="a checkout to be played too, or rows of --json",
+    )
+    every = components.COMPONENTS
+    add(
+        "--components",
+        nargs="*",
+        choices=every,
+        metavar="COMPONENT",
+        help=f"the default with one of its rules changed, by default all of {', '.join(every)}",
+    )
+    add(
+        "--cells",
+        type=Path,
+        default=HERE / "data" / "selection",
+        metavar="DIR",
+        help="of --components: a file of each, so that the command goes on where it ended",
     )
     options = parser.parse_args(arguments)
     if options.json is not None and len(options.generator or []) > 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 Z = 1.959964
 """Standard errors of a two-sided 95 % interval."""
@@ -67,6 +69,18 @@ class Row:
     scenario: str
     case: str
     numbers: Mapping[str, Number]
+
+    @classmethod
+    def read(cls, path: Path) -> list[Row]:
+        """Rows that were written as JSON."""
+        return [
+            cls(
+                row["scenario"],
+                row["case"],
+                {name: Number(**number) for name, number in row["numbers"].items()},
+            )
+            for row in json.loads(path.read_text())
+        ]
 
 
 def render(columns: Mapping[str, Sequence[Row]]) -> str:

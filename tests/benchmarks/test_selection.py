@@ -17,6 +17,7 @@ import pytest
 import selection
 from selection_scenarios import (
     budget,
+    components,
     equal,
     fast_node,
     first_row,
@@ -203,6 +204,34 @@ def test_two_checkouts_are_played_alike(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(before) == len(json.loads(rows.read_text())) == 4
     selection.main([*arguments[:4], "--against", str(rows)])
     assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_component_is_played_once_and_marked_where_it_is_ahead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "EVERY", {"few": budget.EVERY["few"]})
+    monkeypatch.setattr(trap, "EPISODES", (8,))
+    ask = ["--components", "default", "allocator=fair", "--replicates", "2", "--cells"]
+    selection.main([*ask, str(tmp_path)])
+    table = capsys.readouterr().out
+    assert "| world | default | allocator=fair |" in table
+    first = next(line for line in table.splitlines() if line.startswith("| few |"))
+    default, fair = (float(cell.split(" ± ")[0]) for cell in first.split(" | ")[1:])
+    assert default > fair + 10
+    assert "greed, trap, 8 episodes" in table  # nothing there asks an allocator
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(written) == 2
+    selection.main([*ask, str(tmp_path)])
+    assert capsys.readouterr().out == table
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == written
+
+
+def test_a_number_is_marked_by_three_errors_of_its_difference_to_the_default() -> None:
+    default = mean([0.0, 2.0])  # 1 ± 1
+    assert components.marked(mean([4.1, 4.1]), default) == "**4.10 ± 0.00**"
+    assert components.marked(mean([3.9, 3.9]), default) == "3.90 ± 0.00"
+    assert components.marked(mean([5.0, 7.0]), default) == "**6.00 ± 1.00**"  # 3.5 errors
+    assert components.marked(mean([4.0, 6.0]), default) == "5.00 ± 1.00"  # 2.8
 
 
 def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
