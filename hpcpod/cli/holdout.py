@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcpod.cli.evaluate import EVALUATE_ARGUMENTS
 from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.errors import UserError
 from hpcpod.run.run import Run, open_run
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
 
 MOST = 200
 """Policies of a run that are played on its selection part."""
-_OTHERS: dict[str, object] = {
-    "keep": "best", "top": None, "env": [], "kwargs": [], "wrapper": [], "episodes": None,
-    "seeds": None, "cores": None, "folder": None, "slurm": False, "set": [], "site": None,
-    "csv": None, "overwrite": False,
-}  # fmt: skip
-"""Options of the verb that a holdout has not, with their defaults."""
+_OWN = ("policies", "--pods", "--holdout", "--beside", "--trust", "--json")
+"""Arguments of the verb that a holdout has, too."""
 
 
 def holdout(options: Namespace) -> int:
@@ -38,9 +35,11 @@ def holdout(options: Namespace) -> int:
         UserError: it is no trading run, or has not finished; several runs are named, or an option
             is of scores alone.
     """
-    for name, default in _OTHERS.items():
-        if getattr(options, "overrides" if name == "set" else name) != default:
-            raise UserError(f"--{name} is not of --holdout: leave it out; nothing was opened")
+    known = ArgumentParser()
+    for names, each in EVALUATE_ARGUMENTS:
+        argument = known.add_argument(*names, **each)
+        if names[0] not in _OWN and getattr(options, argument.dest) != argument.default:
+            raise UserError(f"{names[0]} is not of --holdout: leave it out; nothing was opened")
     if len(options.policies) > 1:
         raise UserError("a holdout is opened for one run: name one; others are --beside it")
     word = options.policies[0]
@@ -64,7 +63,7 @@ def holdout(options: Namespace) -> int:
     if options.json:
         say_json({**asdict(found), "words": found.words})
     else:
-        _show(found)
+        _show(found, files.config.env.kwargs.get("preset") == "paper")
     return 0
 
 
@@ -123,7 +122,7 @@ def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     return 0
 
 
-def _show(found: Verdict) -> None:
+def _show(found: Verdict, of_paper: bool) -> None:
     from rich.console import Console
 
     Console(width=150, highlight=False).print(_table(found))
@@ -131,6 +130,7 @@ def _show(found: Verdict) -> None:
     told = [found.words[0].upper() + found.words[1:] + "."]
     if found.trials is not None:
         told.append(found.trials.words)
+    told += [found.of_paper] * of_paper
     told.append(
         "± is a Sharpe ratio's standard error; intervals are of 95 %, by a bootstrap of the same"
         " days. What was not traded on here, a market that has changed, no number tells."

@@ -199,6 +199,7 @@ def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
         float(np.mean([each.turnover for each in tests])),
         float(np.mean([each.exposure for each in tests])),
         min(each.deepest for each in tests), ahead, low, high,
+        (1 + money) ** (YEAR / (sessions + 1)) - 1,
     )  # fmt: skip
 
 

@@ -46,6 +46,9 @@ class Row:
     low: float | None = None
     """The 95 % interval of it, by a stationary bootstrap of the same days."""
     high: float | None = None
+    annual_of_paper: float | None = None
+    """As ``annual_return``, with the start counted as a day, as the Podracer paper's table has it;
+    None: an older version has judged."""
 
 
 FOLD = "env.kwargs.fold"
@@ -191,6 +194,19 @@ class Verdict:
         if shown > 1:
             said += f". It has shown {shown} policies: deflated Sharpe {self.deflated:.2f}"
         return said
+
+    @property
+    def of_paper(self) -> str:
+        """The Podracer paper's five metrics of the policy and of buy-and-hold; empty: an older
+        version has judged."""
+        told = [
+            f"{name} {row.cumulative_return:+.3%}, {row.annual_of_paper:+.3%},"
+            f" {row.annual_volatility:.3%}, {row.max_drawdown:.3%} and {sharpe(row)}"
+            for name, row in ((self.rows[0].name, self.rows[0]), (RIVALS[RIVAL], self.row(RIVAL)))
+            if row.annual_of_paper is not None
+        ]
+        heads = "cumulative return, annual return, annual volatility, max drawdown and Sharpe ratio"
+        return f"The paper's {heads}: {'; '.join(told)}." if told else ""
 
     @property
     def times(self) -> int:
