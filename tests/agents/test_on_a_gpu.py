@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -40,3 +40,26 @@ class TestPendulum(EnvContract):
 class TestTrading(EnvContract):
     def make_env(self, num_envs: int) -> VecEnv:
         return TradingVecEnv("trading", num_envs, "cuda", kwargs=trading.SMALL)
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, {"preset": "strict"}, trading.PARITY])
+def test_no_step_of_portfolios_waits_for_the_gpu(rules: dict[str, Any]) -> None:
+    """Through the ends of episodes, in which all begin anew."""
+    market = {**trading.MARKET, "days": 120}  # turbulence is known from day 62 on
+    kwargs = {**trading.SMALL, "market": market, **rules}
+    env = TradingVecEnv("trading", 64, "cuda", kwargs=kwargs)
+    env.reset()
+    actions = 2 * torch.rand(64, 3, device="cuda") - 1
+    env.step(actions)  # what torch sets up once may wait
+    assert env.spec.max_episode_steps is not None
+    over = torch.zeros(64, dtype=torch.bool, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(env.spec.max_episode_steps):
+            over |= env.step(actions).truncated
+        with pytest.raises(RuntimeError, match="synchronizing"):  # what it would be like
+            over.all().item()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert over.all()

@@ -22,6 +22,7 @@ MARKET = {"stocks": 3, "days": 60, "minutes": 13, "seed": 4}
 SMALL: dict[str, Any] = {
     "market": MARKET, "sessions": 2, "stride": 4, "features": ["signal", "return_1"],
 }  # fmt: skip
+PARITY: dict[str, Any] = {"preset": "finrl_parity"}
 
 
 def env(n: int = 4, **changed: Any) -> TradingVecEnv:
@@ -116,6 +117,20 @@ def test_training_sees_no_row_of_selection_or_holdout() -> None:
     assert lengths["fit"] < lengths["selection"] < lengths["holdout"]
     assert lengths["fit to"] < 36 <= lengths["selection from"] - whole.embargo
     assert lengths["selection to"] < 48 <= lengths["holdout from"] - whole.embargo
+
+
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, {"preset": "strict"}, PARITY])
+def test_no_step_away_from_the_cpu_reads_a_number_of_the_device(rules: dict[str, Any]) -> None:
+    """Tensors of torch's device ``meta`` have no numbers: ``item``, ``bool``, ``cpu``, a mask as an
+    index and the like raise there what makes the host wait for a GPU."""
+    market = {**MARKET, "days": 120}  # turbulence is known from day 62 on
+    made = TradingVecEnv("trading", 8, "meta", kwargs={**SMALL, "market": market, **rules})
+    obs = made.reset()
+    for _ in range(3):
+        step = made.step(torch.zeros(8, 3, device="meta"))
+    assert step.obs.device == obs.device == torch.device("meta")
+    with pytest.raises(RuntimeError):
+        step.truncated.any().item()
 
 
 def test_portfolios_that_are_computed_in_blocks_end_in_the_same_bits(
