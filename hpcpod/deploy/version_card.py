@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,21 @@ from hpcpod.pod.policy import load_policy_file
 
 
 def version_card(
-    policy: Path, about: Mapping[str, Any], run: Mapping[str, Any], registered: Mapping[str, Any]
-) -> dict[str, bytes]:
+    policy: Path, about: Mapping[str, Any],
+    run: Callable[[Mapping[str, Any]], Mapping[str, Any]], registered: Mapping[str, Any],
+) -> dict[str, bytes]:  # fmt: skip
     """The files of a card, by name.
 
     Args:
         policy: the file of it.
         about: what the run knows of it: ``env`` and ``score``.
-        run: as ``policy_folder.facts_of`` gives it.
-        registered: what the registry says: ``version``, ``parent``, ``windows``, ``data``,
-            ``judged``.
+        run: gives the run's facts for what the policy says of itself, see
+            ``policy_folder.facts_of``.
+        registered: what the registry says: ``version``, ``parent``, ``config_sha256``,
+            ``windows``, ``data``, ``judged``.
     """
-    made = facts(load_policy_file(policy, about=about), run, "unknown")
+    loaded = load_policy_file(policy, about=about)
+    made = facts(loaded, run(loaded.about), "unknown")
     made["registered"] = dict(registered)
     text = front(made, ["continuous-training"]) + "\n".join(_lines(made)) + "\n"
     whole = json.dumps(made, indent=1, default=str, sort_keys=True)
@@ -42,6 +45,7 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
         )
     yield 'It acts by `hpcpod.load_policy("policy.h5")`; `hpcpod export` writes it for others.\n'
     sections = (
+        ("Registry", {name: own[name] for name in ("parent", "config_sha256") if own[name]}),
         ("Data", {"windows": own["windows"], **own["data"]}),
         ("Hyperparameters", made["policy"].get("hyperparameters") or {}),
         ("Environment", env["config"] or {}),

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -279,8 +280,7 @@ class Cycle:
         with plugins.needing_torch():
             from hpcpod.deploy.version_card import version_card
         about = {"env": encode(resolved.config.env), "score": score}
-        known = facts_of(run.folder, policy.about)
-        card = version_card(policy.checkpoint, about, known, registered)
+        card = version_card(policy.checkpoint, about, partial(facts_of, run.folder), registered)
         files = {POLICY: data, "reference.json": pack(encode(reference)), **card}
         self._registry.add(version, files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -81,6 +82,19 @@ def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registr
     assert {p.name for p in two.folder(2).iterdir()} == {
         "policy.h5", "entry.json", "reference.json", "card.json", "README.md",
     }  # fmt: skip
+
+
+def test_the_card_of_a_version_has_its_lineage_its_data_and_its_scores(two: Registry) -> None:
+    for own, parent in zip(two.versions(), (None, "v0001"), strict=True):
+        card, page = ((two.folder(own.number) / f).read_text() for f in ("card.json", "README.md"))
+        made, digest = json.loads(card), stream_of(two.config).digest(own.windows)
+        told = made["registered"]
+        assert (told["parent"], told["config_sha256"]) == (parent, own.config_sha256)
+        assert (told["data"]["sha256"], told["data"]["source"]) == (digest, bars_of(two).name)
+        assert (told["judged"], made["score"]) == (own.verdict.said, own.score)
+        assert made["run"]["lineage"][-1]["pod"] == made["policy"]["pod"] in page
+        said = f"score is {own.score['mean']:.4g}", digest, own.config_sha256, f"parent | {parent}"
+        assert [each in page for each in said] == [True, True, True, parent is not None]
 
 
 def test_a_second_call_without_news_does_nothing(two: Registry) -> None:
