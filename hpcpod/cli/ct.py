@@ -58,12 +58,8 @@ def ct(options: Namespace) -> int:
     from hpcpod.run.preflight import site_for
 
     every = [] if options.every is None else [f"ct.every={options.every}"]
-    site = site_for(None, None)
     registry = registry_of(
-        first,
-        [*options.overrides, *every],
-        runs_home(options.runs),
-        None if site is None else str(site),
+        first, [*options.overrides, *every], runs_home(options.runs), site_for(None, None)
     )
     writable(registry)
     registry.disk.make_folder(registry.path / "logs")

@@ -24,8 +24,9 @@ from hpcpod.storage.os_errors import may_exist
 
 
 def registry_of(
-    word: str, overrides: Sequence[str] = (), home: Path | None = None, site: str | None = None
-) -> Registry:
+    word: str, overrides: Sequence[str] = (), home: Path | None = None,
+    site: str | Path | None = None,
+) -> Registry:  # fmt: skip
     """A registry to go on with; of a configuration or of a finished run it is made.
 
     Args:

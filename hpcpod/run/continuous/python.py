@@ -106,6 +106,5 @@ def ct(
     Raises:
         UserError: there is nothing of that name, or it has no section ``ct``.
     """
-    found = site_for(site, None)
     home = None if runs is None else runs_home(runs)
-    return Deployment(registry_of(str(run), overrides, home, None if found is None else str(found)))
+    return Deployment(registry_of(str(run), overrides, home, site_for(site, None)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+import hpcpod
+from hpcpod.cli.parser import main
 from hpcpod.config.loader import dump_yaml, from_mapping, to_mapping
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.run.continuous import training
 from hpcpod.run.continuous.cycle import advance, stream_of
 from hpcpod.run.continuous.entries import Plan
 from hpcpod.run.continuous.find import registry_of
-from hpcpod.run.continuous.registry import create
+from hpcpod.run.continuous.registry import create, open_registry
 from hpcpod.run.continuous.schedule import crontab
+from hpcpod.run.preflight import read_config, site_for
 from tests.run.continuous.worlds import drive, fill
 from tests.support.command_line import refusal
 from tests.support.small_runs import create as create_run
@@ -77,6 +81,24 @@ def test_a_budget_below_a_round_is_refused_only_where_a_registry_is_made(
     assert advance(registry_of(str(file), home=tmp_path), probe=False).kind == "promoted"
 
 
+@pytest.mark.parametrize("own", [{}, {"site": None}])
+def test_the_site_of_the_environment_is_laid_under_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, None]
+) -> None:
+    """As by `hpcpod launch`, which a configuration whose ``cluster.site`` is null does without."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text("cluster: {partition: gpu}\n")
+    monkeypatch.setenv("HPCPOD_SITE", str(tmp_path / "site.yaml"))
+    Path("small.yaml").write_text(json.dumps(mapping(ct={}, cluster=own)))
+    assert main(["ct", "small.yaml", "--crontab", "--every", "1d"]) == 0
+    launched = read_config("small.yaml", site=site_for(None, None)).cluster.partition
+    assert launched == (None if own else "gpu")
+    assert open_registry("small").config.cluster.partition == launched
+    assert hpcpod.ct("small.yaml").registry.config.cluster.partition == launched
+    monkeypatch.delenv("HPCPOD_SITE")  # cron has no variables of a shell
+    assert registry_of("small").config.cluster.partition == launched
+
+
 def test_the_line_of_a_crontab_finds_its_files_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +124,6 @@ def test_the_line_of_a_crontab_finds_its_files_from_anywhere(
 def test_a_version_of_a_cycle_that_was_given_up_is_told_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hpcpod.cli.parser import main
     from hpcpod.run.continuous.cycle import abandon
 
     registry = create(from_mapping(mapping(ct={})), "a test", tmp_path)
