@@ -4,7 +4,8 @@
 which is one pod, so that nothing is copied: on one slot, for as long as the others' two slots have
 together. Each arm's policy, and of the first also the best pod of each family as three accounts, is
 judged on the holdouts of fresh markets. ``--panels``: so, too, on real prices, each arm judged on
-the holdout of the panel that it was trained on: days that come after all that it saw.
+the holdout of the panel that it was trained on: days that come after all that it saw. ``--alpha``: of
+the synthetic markets; at 0 there is no signal, and no verdict shall be an edge.
 ``--slots``: the return of the best so far against time, with each of these numbers of slots. With
 more of them than cores, slots share cores, and the lines tell how the machine divides its time.
 Runs stay in FOLDER.
@@ -15,9 +16,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -42,21 +44,27 @@ DAYS = {
     "stride": 1, "sessions": 60, "fee_bps": 10,
 }  # fmt: skip
 """The task of an account that decides once a day."""
-PANELS = {
+PANELS: Mapping[str, Mapping[str, Any]] = {
     "sp500": {**DAYS, "market": {"source": "skfolio:sp500"}},
     "nyse_o": {**DAYS, "market": {"source": "universal-portfolios:nyse_o"}},
 }
 """Tasks of real prices that anybody can have."""
 
 
+def planted(alpha: float) -> dict[str, Any]:
+    """The file's ``env.kwargs``, with a signal of this strength."""
+    kwargs: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["env"]["kwargs"]
+    return {**kwargs, "market": {**kwargs["market"], "alpha": alpha}}
+
+
 def launched(
-    folder: Path, name: str, minutes: float, seed: int, slots: int, arm: str, panel: str = ""
-) -> Run:
-    """A tournament of so many slots, to its end, on the file's markets or on real prices."""
+    folder: Path, name: str, minutes: float, seed: int, slots: int, arm: str,
+    kwargs: Mapping[str, Any],
+) -> Run:  # fmt: skip
+    """A tournament of so many slots, to its end, on the markets of these ``env.kwargs``."""
     algorithms, pods = ARMS[arm]
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    if panel:
-        config["env"]["kwargs"] = PANELS[panel]
+    config["env"]["kwargs"] = dict(kwargs)
     config |= {"name": name, "seed": seed, "stop": {"minutes": minutes}}
     config |= {"cluster": {**config.get("cluster", {}), "slots": slots}}
     config["population"] |= {"pods": pods, "algorithms": dict.fromkeys(algorithms, 1)}
@@ -78,11 +86,15 @@ def families(run: Run) -> list[Agent]:
     return [agent_of(load_policy_file(path)) for path in best_of_algorithms(run.folder).values()]
 
 
-def fresh(seed: int, markets: int) -> Task:
+def fresh(seed: int, markets: int, alpha: float) -> Task:
     """The configuration's task on markets that no arm has seen."""
-    kwargs = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["env"]["kwargs"]
-    market = market_of(1.0, markets, 100_000 + 1000 * seed)
-    return task_of("trading", {**kwargs, "market": market})
+    market = market_of(alpha, markets, 100_000 + 1000 * seed)
+    return task_of("trading", {**planted(alpha), "market": market})
+
+
+def lead_of(alpha: float) -> str:
+    """The beginning of the names of runs on such markets; those of before have none."""
+    return "" if alpha == 1 else f"alpha{alpha:g}"
 
 
 def cost(run: Run) -> str:
@@ -92,24 +104,41 @@ def cost(run: Run) -> str:
     return f"{steps:.2f} M steps, {60 * use['slot_seconds'].sum() / 3600:.1f} slot minutes"
 
 
-def arms(folder: Path, minutes: float, seed: int, task: Task, panel: str = "") -> None:
-    """Every arm of a seed, judged on the holdouts of a task."""
-    for name in ARMS:
+def arms(
+    folder: Path, minutes: float, seed: int, task: Task, kwargs: Mapping[str, Any], lead: str,
+    names: Iterable[str],
+) -> None:  # fmt: skip
+    """Arms of a seed, judged on the holdouts of a task.
+
+    Args:
+        folder: of the runs.
+        minutes: of two slots.
+        seed: of the runs.
+        task: that they are judged on.
+        kwargs: ``env.kwargs`` that they train by.
+        lead: begins the runs' names, if it is not empty.
+        names: of the arms.
+    """
+    for name in names:
         slots = 1 if name == "vanilla" else 2
-        said = "-".join(filter(None, (panel, name, str(seed))))
-        run = launched(folder, said, 2 * minutes / slots, seed, slots, name, panel)
+        said = "-".join(filter(None, (lead, name, str(seed))))
+        run = launched(folder, said, 2 * minutes / slots, seed, slots, name, kwargs)
         print(f"{run.name}: {told(task, agent(run))}; {cost(run)}", flush=True)
         members = families(run)
         if len(members) > 1:
             print(f"  {len(members)} accounts: {told(task, *members)}", flush=True)
 
 
-def slots(folder: Path, minutes: float, seeds: Iterable[int], counts: Iterable[int]) -> None:
+def slots(
+    folder: Path, minutes: float, seeds: Iterable[int], counts: Iterable[int], alpha: float
+) -> None:
     marks = [minutes * part / 4 for part in (1, 2, 3, 4)]
     print("the best selection score so far, %, after " + ", ".join(f"{m:g} min" for m in marks))
     for seed in seeds:
         for count in counts:
-            run = launched(folder, f"slots{count}-{seed}", minutes, seed, count, "ppo-sac-td3")
+            name = "-".join(filter(None, (lead_of(alpha), f"slots{count}-{seed}")))
+            kwargs = planted(alpha)
+            run = launched(folder, name, minutes, seed, count, "ppo-sac-td3", kwargs)
             rounds = run.rounds()
             rounds = rounds[(rounds["purpose"] == "round") & rounds["counted"]]
             best = [rounds.loc[rounds["seconds"] <= 60 * mark, "mean"].max() for mark in marks]
@@ -129,6 +158,13 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=6, help="of two slots (default: 6)")
     parser.add_argument("--seeds", type=int, default=1, help="1 to this number (default: 1)")
+    parser.add_argument(
+        "--alpha", type=float, default=1.0,
+        help="strength of the signal of the synthetic markets; 0: none (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--only", nargs="+", choices=ARMS, default=list(ARMS), help="these arms (default: all)"
+    )
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     options = parser.parse_args()
     if not (options.arms or options.panels or options.slots):
@@ -136,13 +172,20 @@ def main() -> None:
     torch.set_num_threads(1)
     folder, minutes = options.folder, options.minutes
     seeds = range(1, options.seeds + 1)
+    alpha, names = options.alpha, options.only
     if options.arms:
+        print(
+            f"{options.markets} fresh markets for each seed, trained and judged at alpha {alpha:g}"
+        )
         for seed in seeds:
-            arms(folder, minutes, seed, fresh(seed, options.markets))
+            task = fresh(seed, options.markets, alpha)
+            arms(folder, minutes, seed, task, planted(alpha), lead_of(alpha), names)
     for seed, panel in product(seeds, options.panels):
-        arms(folder, minutes, seed, task_of("trading", PANELS[panel]), panel)
+        kwargs = PANELS[panel]
+        arms(folder, minutes, seed, task_of("trading", kwargs), kwargs, panel, names)
     if options.slots:
-        slots(folder, minutes, seeds, options.slots)
+        print(f"trained and scored at alpha {alpha:g}")
+        slots(folder, minutes, seeds, options.slots, alpha)
 
 
 if __name__ == "__main__":
