@@ -274,8 +274,7 @@ class Rulings:
         instead: Callable[[], T],
     ) -> T:
         """The answer of a rule, or if that is refused, the built-in one's."""
-        rule = getattr(self._rules, part)
-        own = type(rule).__module__.startswith("hpcpod.")
+        own = _built_in(getattr(self._rules, part))
         self._by[part] = BUILT_IN[part]
         if part in self._rules.silent:  # a part that took too long once would each time
             return instead()
@@ -329,7 +328,7 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     """
     space = rules.algorithms[algorithm]
     ask = partial(rules.generator.founder, space, control, key)
-    own = type(rules.generator).__module__.startswith("hpcpod.")
+    own = _built_in(rules.generator)
     try:
         drawn, wrong = kept(ask() if own else answered_in(FIRST_SECONDS, ask))
         wrong = wrong or space.misfit(drawn)
@@ -338,11 +337,14 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     except Exception as error:  # a user's own may raise whatever it likes
         wrong = in_words(error)
     if wrong:
-        name = rules.config.population.generator
-        raise UnusablePlugin(
-            f"population.generator: {name} gives no founder of {algorithm}: {wrong}"
-        )
+        said = f"{rules.config.population.generator} gives no founder of {algorithm}: {wrong}"
+        raise UnusablePlugin(f"population.generator: {said}")
     return drawn
+
+
+def _built_in(rule: object) -> bool:
+    """True of a rule of hpcpod's own, which needs no time limit."""
+    return type(rule).__module__.startswith("hpcpod.")
 
 
 def answered_in(seconds: float, call: Callable[[], T]) -> T:
