@@ -83,7 +83,8 @@ def check(
     by_number = {cell.number: cell.levels for cell in plan.cells}
     combos = [by_number[number] for number in sorted(by_number)]
     said = [said_of(problem, numbers, combos) for problem, numbers in wrong.items()]
-    said += unusable_launcher(_launched(plan))
+    # Ranks are a problem of each cell's, too.
+    said += [each for each in unusable_launcher(_launched(plan)) if each not in wrong]
     if said:
         raise ConfigError(plan.source, said)
     return found

@@ -135,6 +135,17 @@ def test_what_is_wrong_with_levels_and_with_fields_is_said_in_one_go(read: Read)
     ]  # fmt: skip
 
 
+def test_what_is_wrong_with_ranks_and_so_with_the_launcher_is_said_once(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    head, said = HEAD + "resources: {gpus_per_pod: 3}\npod: {ranks: 2}\n", "pod.ranks: a rank has"
+    [every] = problems(read, "{agents.ppo.gamma: [0.9, 0.99]}", head)
+    assert every.startswith(said)
+    [some] = problems(read, "{pod.ranks: [2, 3]}", head)
+    assert some.startswith(said) and "(in 1 cell of 2: pod.ranks=2)" in some
+
+
 def test_a_field_of_an_agent_that_no_cell_trains_is_refused(read: Read) -> None:
     assert problems(read, "{agents.sac.tau: [0.1, 0.2]}") == [
         "sweep.over.agents.sac.tau: no cell trains sac: take it out"
