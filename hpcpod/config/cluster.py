@@ -78,7 +78,8 @@ class ClusterConfig(Limited):
     site: str | None = None
     """A file with this site's ``cluster`` and ``resources``, beside the configuration or anywhere;
     what the configuration has itself counts for more: its ``schedule`` replaces the site's, and
-    null takes an option of ``sbatch`` away. See slurm_templates/site.example.yaml."""
+    null takes an option of ``sbatch`` away. A ``site: null`` that is written refuses what
+    ``$HPCPOD_SITE`` names, too. See slurm_templates/site.example.yaml."""
     max_restarts: Natural = 3
     """Failures in a row after which a slot, or a pod's round, is given up."""
     tick_seconds: Positive | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hpcpod.config.decoder import build, encode, join, value_at
 from hpcpod.config.program import with_program
 from hpcpod.config.scalars import Plain, show
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.site import over_site, without_nulls
+from hpcpod.config.site import over_site, without_nulls, without_site
 from hpcpod.config.space import RANGES
 from hpcpod.config.sweep import SweepConfig
 from hpcpod.config.yaml_file import NotYaml, dump, parse, read
@@ -143,8 +142,8 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 def dump_yaml(config: RunConfig) -> str:
     """The configuration as YAML, defaults included, that ``load_file`` reads back as it was, but
-    for ``cluster.site``: that file would bring back what was taken away from it."""
-    return dump(to_mapping(replace(config, cluster=replace(config.cluster, site=None))))
+    for ``cluster.site``; see ``without_site``."""
+    return dump(without_site(to_mapping(config)))
 
 
 def from_plain(kind: Any, data: Any, source: str) -> Any:

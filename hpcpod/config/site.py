@@ -27,6 +27,11 @@ class SiteConfig:
     """The resources of a pod there."""
 
 
+class SiteOfEnvironment(str):
+    """The file that ``$HPCPOD_SITE`` names: it is not laid under a configuration whose
+    ``cluster.site`` is null."""
+
+
 def over_site(
     data: Mapping[str, Any], site: str | Path | None = None, folder: Path | None = None
 ) -> dict[str, Any]:
@@ -41,6 +46,8 @@ def over_site(
         ConfigError: says every problem of the site's file, by its own name.
     """
     named = _named(data)
+    if isinstance(site, SiteOfEnvironment) and _takes_none(data):
+        return dict(data)
     if site is not None:
         path = expanded(site)
     elif named is not None:
@@ -55,14 +62,21 @@ def over_site(
 
 
 def without_nulls(data: Any) -> Any:
-    """A configuration's plain data without the options of ``sbatch`` that are null: each takes the
-    site's away, if there is one."""
+    """A configuration's plain data, or a site's, without the options of ``sbatch`` that are null: a
+    configuration's takes the site's away, if there is one."""
     cluster: Any = data.get("cluster") if isinstance(data, Mapping) else None
     sbatch = cluster.get("sbatch") if isinstance(cluster, Mapping) else None
     if not isinstance(sbatch, Mapping):
         return data
     kept = {option: text for option, text in sbatch.items() if text is not None}
     return {**data, "cluster": {**cluster, "sbatch": kept}}
+
+
+def without_site(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration's plain data, in which its site is, without the file's name: read again, it
+    would bring back what was taken away from it."""
+    cluster: Any = data.get("cluster", {})
+    return {**data, "cluster": {**cluster, "site": None}} if "site" in cluster else dict(data)
 
 
 def expanded(path: str | Path) -> Path:
@@ -86,6 +100,7 @@ def read_site(path: Path) -> SiteConfig:
 def _sections(path: Path) -> tuple[SiteConfig, dict[str, Any]]:
     """A site's file, and its sections as plain data."""
     data, problems = read(path)
+    data = without_nulls(data)
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'cluster:' and 'resources:' sections", *problems])
     site, wrong = build(SiteConfig, data)
@@ -95,6 +110,11 @@ def _sections(path: Path) -> tuple[SiteConfig, dict[str, Any]]:
     if problems or site is None:
         raise ConfigError(str(path), problems)
     return site, {"cluster": {}, **data}
+
+
+def _takes_none(data: Mapping[str, Any]) -> bool:
+    cluster = data.get("cluster")
+    return isinstance(cluster, Mapping) and cluster.get("site", "") is None
 
 
 def _named(data: Mapping[str, Any]) -> str | None:

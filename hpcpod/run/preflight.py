@@ -24,7 +24,7 @@ from hpcpod.config.placement import ON_ONE_DEVICE, ranks_of, shape_of, trains_on
 from hpcpod.config.program import without_effect
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.site import expanded, over_site
+from hpcpod.config.site import SiteOfEnvironment, expanded, over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
@@ -142,7 +142,8 @@ def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
     for a run that shall be on this machine (``cluster`` is ``local``)."""
     if site is not None or cluster == "local":
         return site
-    return os.environ.get("HPCPOD_SITE") or None
+    named = os.environ.get("HPCPOD_SITE")
+    return SiteOfEnvironment(named) if named else None
 
 
 def source_of(config: Config) -> str:

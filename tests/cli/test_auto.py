@@ -76,6 +76,7 @@ def test_what_validate_prints_reads_no_site_again(
     words = ["--site", "site.yaml", "--set", "cluster.sbatch.constraint=null"]
     cluster = load_file(preview(capsys, home, "--env", "CartPole-v1", *words)).cluster
     assert (cluster.partition, cluster.sbatch, cluster.site) == ("gpu", {}, None)
+    assert "\n  site: null" in (home / "printed.yaml").read_text()
     (home / "site.yaml").write_text("resources: {cpus_per_pod: 2}\n")
     run = load_file(preview(capsys, home, "--env", "CartPole-v1", *words[:2]))
     assert (run.resources.cpus_per_pod, run.cluster.site) == (2, None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.config.loader import dump_yaml, from_mapping, from_words, load_file
+from hpcpod.config.loader import dump_yaml, from_mapping, from_words, load_file, to_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError, UserError
@@ -87,6 +87,31 @@ def test_what_is_printed_has_all_of_the_site_and_does_not_read_it_again(run: Pat
     again = load_file(printed)
     assert again == replace(config, cluster=replace(config.cluster, site=None))
     assert again.cluster.partition == "gpu" and again.cluster.sbatch == {"mem": "8G"}
+
+
+def test_what_is_printed_refuses_the_environment_s_site_but_not_one_that_is_named(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed, site = run.with_name("printed.yaml"), run.with_name("site.yaml")
+    config = load_file(run, ["cluster.sbatch.constraint=null"], site)
+    printed.write_text(dump_yaml(config))
+    monkeypatch.setenv("HPCPOD_SITE", str(site))
+    again = read_config(str(printed), site=site_for(None, None))
+    assert again == replace(config, cluster=replace(config.cluster, site=None))
+    plain = to_mapping(again)
+    assert read_config(plain, site=site_for(None, None)).cluster.sbatch == {"mem": "8G"}
+    named = read_config(str(printed), site=site_for(site, None)).cluster
+    assert (named.sbatch, named.site) == ({"mem": "8G", "constraint": "ib"}, str(site))
+    assert read_config(str(run), site=site_for(None, None)).cluster.partition == "gpu"
+    word = ["cluster.site=null"]
+    taken = read_config(str(run), set_options=word, site=site_for(None, None))
+    assert taken == load_file(run)
+
+
+def test_null_of_an_option_of_sbatch_is_nothing_in_a_site_s_file_too(run: Path) -> None:
+    site = run.with_name("site.yaml")
+    site.write_text("cluster: {sbatch: {constraint: null, qos: ~, gres: gpu}}\n")
+    assert load_file(run, (), site).cluster.sbatch == {"mem": "8G", "gres": "gpu"}
 
 
 def test_a_path_of_python_s_names_the_file_too(run: Path) -> None:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hpcpod.config.site import without_site
 from hpcpod.config.space import RANGES
 from hpcpod.config.yaml_file import dump_line
 
@@ -17,17 +18,15 @@ EMPTY: Mapping[str, str] = {}
 def commented(
     data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str] = EMPTY
 ) -> str:
-    """YAML that ``load_file`` reads back as ``data``, but for ``cluster.site``, whose fields are in
-    it, with ``# because ...`` above what was chosen.
+    """YAML that ``load_file`` reads back as ``data``, but for ``cluster.site`` (see
+    ``without_site``), with ``# because ...`` above what was chosen.
 
     Args:
         data: plain.
         because: reasons by path, such as ``round.env_steps``.
         meanings: of fields by path, each a sentence to stand above the reason.
     """
-    cluster = {key: value for key, value in data.get("cluster", {}).items() if key != "site"}
-    data = {key: cluster if key == "cluster" else value for key, value in data.items()}
-    return "\n".join(_lines(data, because, meanings))
+    return "\n".join(_lines(without_site(data), because, meanings))
 
 
 def _lines(
