@@ -5,6 +5,11 @@ file, session by session; ``hpcpod ct`` is called each time that enough of them 
 deployed then plays the sessions until the next call, beside the first policy, which stays as it is
 (frozen). Told is the mean daily difference before and after the change, with its 95 % interval.
 
+``--repeat``: then each version that was promoted is trained and judged once more, by what the
+registry says: its data, configuration, seeds, and the policy that its pods start from. Weights are
+compared to the bit, scores and verdicts to the last digit. Equal bits need one slot, so runs have
+one then.
+
 ``--drift N``: instead, the share of N markets without a change on which drift is told falsely.
 ``--gate N``: the share of N markets on which the gate promotes one of two equally good policies.
 """
@@ -14,7 +19,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +30,15 @@ import torch
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.pod.policy import load_policy_file
+from hpcpod.run.best_policy import kept
 from hpcpod.run.continuous import cycle
+from hpcpod.run.continuous.entries import Version, named
+from hpcpod.run.continuous.incumbent import player_of
 from hpcpod.run.continuous.registry import Registry, create
+from hpcpod.run.continuous.training import repeat
+from hpcpod.run.run import open_run
 from hpcpod.tournament.continuous.drift import Sample, reference_of, shifts
+from hpcpod.tournament.continuous.stream import Player, Verdict
 from hpcpod.trading.backtest import Agent, backtest
 from hpcpod.trading.features import compute
 from hpcpod.trading.files import write_bars
@@ -160,18 +171,76 @@ def live(year: Year, home: Path, advance: Any, registry: Registry, file: Path) -
     return Lived(np.concatenate(ours), np.concatenate(frozen), changed)
 
 
-def simulated(year: Year, home: Path) -> Lived:
-    """Live through a year here, and tell of it."""
+def simulated(year: Year, home: Path, **sections: Any) -> tuple[Registry, Lived]:
+    """Live through a year here, and tell of it.
+
+    Args:
+        year: which.
+        home: a folder.
+        sections: of the configuration, beside those of the year.
+    """
     file = home / "bars.parquet"
-    write_bars(year.market().first(1000), file)
-    registry = create(year.config(file), "benchmarks/ct.py", home)
+    write_bars(year.market().first(500), file)
+    registry = create(year.config(file, **sections), "benchmarks/ct.py", home)
 
     def advance() -> None:
         began = time.perf_counter()
         done = cycle.advance(registry, probe=False, progress=False)
         print(f"  {time.perf_counter() - began:5.1f} s  {done.kind}: {done.words}", flush=True)
 
-    return live(year, home, advance, registry, file)
+    return registry, live(year, home, advance, registry, file)
+
+
+@dataclass(frozen=True)
+class Again:
+    """A promoted version that was trained and judged once more."""
+
+    version: Version
+    same_bits: bool
+    """Of its weights."""
+    score: dict[str, Any]
+    verdict: Verdict
+
+    @property
+    def same(self) -> bool:
+        """True if nothing differs, to the last digit."""
+        score, verdict = self.version.score, self.version.verdict
+        return self.same_bits and (self.score, self.verdict) == (score, verdict)
+
+    @property
+    def words(self) -> str:
+        """The comparison in a line."""
+        then, bits = self.version, "the same" if self.same_bits else "OTHER"
+        return (
+            f"{named(then.number)} again: {'the same' if self.same else 'DIFFERS'}: {bits} bits,"
+            f" score {self.score.get('mean')} (then {then.score.get('mean')}), ahead by"
+            f" {self.verdict.ahead} (then {then.verdict.ahead})"
+        )
+
+
+def repeats(registry: Registry, to: Path) -> Iterator[Again]:
+    """Train and judge each version that was promoted once more, in a folder of its own."""
+    stream = cycle.stream_of(registry.config)
+    promoted = {line.version for line in registry.decisions() if line.kind == "promoted"}
+    for version in registry.versions():
+        if version.number not in promoted:
+            continue
+        done = repeat(registry, version.number, to, stream, progress=False)
+        policy = kept(open_run(done.run).folder)
+        player = Player(policy.checkpoint, from_mapping(version.config).env)
+        parent = None if version.parent is None else player_of(registry, version.parent)
+        cycles = to / "again.ct" / "cycles" / "0001"  # its looks are in a ledger of their own
+        verdict = stream.judge(version.windows, player, parent, cycles)
+        yield Again(version, done.same_bits, dict(policy.about.get("score", {})), verdict)
+
+
+def told(registry: Registry, to: Path) -> Iterator[bool]:
+    """Tell of each promotion that is repeated; true of one that comes out the same."""
+    began = time.perf_counter()
+    for each in repeats(registry, to):
+        print(f"  {time.perf_counter() - began:5.1f} s  {each.words}", flush=True)
+        began = time.perf_counter()
+        yield each.same
 
 
 def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20) -> float:
@@ -220,6 +289,7 @@ def holding(weights: Floats) -> Agent:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3, help="years, each its own market (3)")
+    parser.add_argument("--repeat", action="store_true", help="each promotion of a year once more")
     parser.add_argument("--drift", type=int, metavar="N", help="the false alarms alone")
     parser.add_argument("--gate", type=int, metavar="N", help="false promotions alone")
     options = parser.parse_args()
@@ -236,7 +306,11 @@ def main() -> None:
     for seed in range(1, options.seeds + 1):
         print(f"year {seed}", flush=True)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-            lived = simulated(Year(seed=seed), Path(home))
+            sections = {"cluster": {"slots": 1}} if options.repeat else {}
+            registry, lived = simulated(Year(seed=seed), Path(home), **sections)
+            again = [*told(registry, Path(home) / "again")] if options.repeat else []
+        if again:
+            print(f"year {seed}: {sum(again)} of {len(again)} promotions are repeated to the digit")
         for after in (False, True):
             mean, low, high = lived.ahead(after)
             when = "after " if after else "before"
