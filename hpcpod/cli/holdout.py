@@ -36,8 +36,8 @@ def holdout(options: Namespace) -> int:
             is of scores alone.
     """
     known = ArgumentParser()
-    for names, each in EVALUATE_ARGUMENTS:
-        argument = known.add_argument(*names, **each)
+    for names, given in EVALUATE_ARGUMENTS:
+        argument = known.add_argument(*names, **given)
         if names[0] not in _OWN and getattr(options, argument.dest) != argument.default:
             raise UserError(f"{names[0]} is not of --holdout: leave it out; nothing was opened")
     if len(options.policies) > 1:
