@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,7 +43,11 @@ def set_deterministic(wanted: bool) -> None:
     """
     if wanted:  # read once, when cuBLAS is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(wanted)
+    if "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(wanted)
+    else:  # that would load torch's compiler, 0.9 s of each process, for what it reads here
+        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(wanted))
+        torch.set_deterministic_debug_mode("error" if wanted else "default")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
 
 
