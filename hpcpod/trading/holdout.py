@@ -302,8 +302,8 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
         if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
             raise UserError(
                 f"{name} can't be played beside {config.name}: its market, features, split, stride,"
-                " mode, dead_band or risk_off are others, so its actions would mean something else,"
-                " or it may have trained on this holdout"
+                " mode, max_order, dead_band or risk_off are others, so its actions would mean"
+                " something else, or it may have trained on this holdout"
             )
         if name in baselines(risk_off=True):
             raise UserError(f"{name} is a baseline's name: give the run beside another name")
