@@ -41,7 +41,7 @@ floors: .venv/.test ## Imports only go down (import-linter)
 	@$(BIN)/lint-imports
 
 tests: .venv/.test ## The tests alone (pytest); PYTEST="-n 0 -k name" passes options
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
+	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 site: .venv/.test ## The pages as a site, with a search, in site/
 	@$(BIN)/python -m tests.docs.build_site

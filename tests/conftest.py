@@ -31,11 +31,14 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 LONGEST = (
-    "chaos/test_chaos.py", "slurm/test_ranks.py", "slurm/test_interrupted.py",
-    "slurm/test_verbs.py", "slurm/test_ct.py", "agents/test_dqn.py", "preemption/test_matrix.py",
-    "slurm/test_run.py", "preemption/test_limits.py", "doctor/test_on_slurm.py", "test_demo.py",
-    "slurm/test_elastic.py", "docs/test_slurm.py", "pod/pipeline/test_pipeline.py",
-    "benchmarks/test_selection.py",
+    "chaos/test_chaos.py", "slurm/test_interrupted.py", "slurm/test_verbs.py",
+    "slurm/test_ranks.py", "pod/pipeline/test_pipeline.py", "preemption/test_matrix.py",
+    "agents/test_dqn.py", "slot/test_beside.py", "slurm/test_ct.py", "slurm/test_run.py",
+    "preemption/test_limits.py", "test_demo.py", "agents/test_ppo.py", "slurm/test_containers.py",
+    "doctor/test_on_slurm.py", "benchmarks/test_selection.py", "slurm/test_elastic.py",
+    "run/test_progress_line.py", "docs/test_readme.py", "launchers/test_local.py",
+    "slot/test_slot.py", "agents/test_td3.py", "pod/test_numerics.py", "slurm/test_program.py",
+    "docs/test_slurm.py",
 )  # fmt: skip
 """Files that take more than a minute, the longest first."""
 
