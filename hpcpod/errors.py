@@ -119,7 +119,11 @@ class Diverged(HpcpodError):
 
 def in_words(error: BaseException) -> str:
     """An exception of another library in one line, its type first."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    try:
+        text = str(error)
+    except Exception as another:  # a user's own: as an updater's it ended every merge
+        text = f"its own words can't be told: {type(another).__name__}"
+    return " ".join(f"{type(error).__name__}: {text}".split()).removesuffix(":")
 
 
 def sentence_of(error: BaseException) -> str:

@@ -171,7 +171,8 @@ class Decoder:
             if isinstance(data, cls):
                 return data
             if not isinstance(data, Mapping):
-                hint = "; leave it out for the defaults" if data is None else f" ({known})"
+                bare = data is None and not needed
+                hint = "; leave it out for the defaults" if bare else f" ({known})"
                 raise Refused(("", f"expected a mapping, got {show(data)}{hint}"))
             problems = [unknown(str(key)) for key in data if key not in decoders]
             problems += [("", f"missing key '{name}'") for name in needed if name not in data]

@@ -130,8 +130,10 @@ class AlgorithmSpace:
             name: _default(value, self.defaults.get(name)) for name, value in self.values.items()
         }
 
-    def misfit(self, hyperparameters: Mapping[str, Scalar]) -> str:
+    def misfit(self, hyperparameters: object) -> str:
         """The reason why no pod can have these, in words; empty if one can."""
+        if not isinstance(hyperparameters, Mapping):
+            return f"it gives a {type(hyperparameters).__name__}, not a mapping"
         if wrong := sorted(self.values.keys() ^ hyperparameters.keys()):
             return f"{wrong[0]} is {'missing' if wrong[0] in self.values else 'unknown'}"
         for name, allowed in self.values.items():

@@ -209,6 +209,11 @@ def test_a_file_that_is_no_configuration_is_one_sentence(
     assert "\n" not in found
 
 
+def test_a_section_that_has_to_be_there_is_not_to_be_left_out(tmp_path: Path) -> None:
+    [found] = problems(tmp_path, "name: a\nenv:\n")
+    assert found.startswith("env: expected a mapping, got null (id, ")
+
+
 def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "cartpole.yaml").write_text(LEAST)
     with pytest.raises(ConfigError, match=r"there is no such file; did you mean 'cartpole.yaml'\?"):

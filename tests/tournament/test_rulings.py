@@ -75,10 +75,22 @@ def leaves(_cohorts: Cohorts, _report: Report) -> Verdict:
     raise SystemExit(3)
 
 
+class Wordless(Exception):
+    """An exception that can't say what it is."""
+
+    def __str__(self) -> str:
+        raise TypeError("no words")
+
+
+def raises_wordless(_cohorts: Cohorts, _report: Report) -> Verdict:
+    raise Wordless
+
+
 @pytest.mark.parametrize(
     ("judge", "why"),
     [
         (raises, "KeyError: 'nobody'"),
+        (raises_wordless, "Wordless: its own words can't be told: TypeError"),
         (leaves, "3"),
         (lambda c, r: None, "it gives a NoneType, not a Verdict"),
         (
@@ -218,11 +230,19 @@ def test_a_verdict_in_short() -> None:
     assert in_short(Verdict(True, 3)) == "at round 3"
 
 
-@pytest.mark.parametrize("drawn", [None, {"gamma": 1}])
-def test_a_generator_without_founders_is_refused_at_launch(drawn: Any) -> None:
+@pytest.mark.parametrize(
+    ("drawn", "why"),
+    [
+        (None, "it gives a NoneType, not a mapping"),
+        ("gamma", "it gives a str, not a mapping"),
+        ({"gamma": 1}, ""),
+    ],
+)
+def test_a_generator_without_founders_is_refused_at_launch(drawn: Any, why: str) -> None:
     generator = Generating(lambda c, p: None)
     generator.founder = lambda space, control, key: drawn  # type: ignore[method-assign]
-    with pytest.raises(UnusablePlugin, match=r"population.generator: .* no founder of ppo: "):
+    said = rf"population.generator: .* no founder of ppo: {why}"
+    with pytest.raises(UnusablePlugin, match=said):
         first_board(replace(GAME, generator=generator), 0.0)
 
 
