@@ -8,6 +8,7 @@ Built-in parts stand in the same entry points that a user's package would use:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import difflib
 import functools
@@ -221,3 +222,8 @@ def import_torch() -> None:
     """
     with _never_collecting(), contextlib.suppress(ImportError, OSError):
         importlib.import_module("torch")
+
+
+def end_uncollected() -> None:
+    """Have this process end without a last search for garbage: with torch it takes 0.4 s."""
+    atexit.register(gc.freeze)

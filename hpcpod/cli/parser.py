@@ -383,6 +383,7 @@ def _add(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
+    plugins.end_uncollected()
     verbs = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks at TAB
         completion.complete(verbs)
