@@ -233,6 +233,9 @@ def _make(source: str | Callable[..., Env], kwargs: Mapping[str, object]) -> Env
         raise UserError(
             f"{name_of(source)} gave a {type(env).__name__}, but a gymnasium.Env is needed"
         )
+    for space in ("observation_space", "action_space"):  # annotations alone in gymnasium.Env
+        if not hasattr(env, space):
+            raise UserError(f"{name_of(source)} has no {space}: set it in its __init__")
     return env
 
 

@@ -179,6 +179,7 @@ def test_an_action_that_is_not_finite_is_refused() -> None:
         ("no_such_module:Env", "No module named 'no_such_module'"),
         ("no_such_module:Env-v0", "a package that is missing: .*; pip install no_such_module"),
         ("builtins:dict", "gave a dict, but a gymnasium.Env is needed"),
+        ("gymnasium:Env", "^gymnasium:Env has no observation_space: set it in its __init__$"),
     ],
 )
 def test_an_environment_that_cannot_be_made_is_one_clear_sentence(
