@@ -9,10 +9,11 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.config.start_from import StartFrom
-from hpcpod.tournament.allocation import prospects
+from hpcpod.tournament.allocation import Candidate, prospects
 from hpcpod.tournament.allocators.halving import Halving, learning
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.learnt import above, middle, negligible
+from hpcpod.tournament.statistics import mean
 from tests.tournament.test_allocators import POPULATION, STEPS, pod, seen
 from tests.tournament.world import flat, play_round, rules
 
@@ -23,6 +24,31 @@ FLAT = [pod(f"p{n}", *[-20.0 - n] * 3) for n in range(4)]
 def test_the_middle_panel_is_the_lower_one_of_two() -> None:
     assert middle([(3.0, 5.0), (0.0, 0.0), (1.0, 2.0)]) == (1.0, 2.0)
     assert middle([(3.0, 5.0), (0.0, 0.0)]) == (0.0, 0.0)
+
+
+def test_of_five_panels_the_middle_is_the_mean_of_three_seed_by_seed() -> None:
+    first = [(9.0, 9.0), (0.0, -9.0), (1.0, 2.0), (3.0, 3.0), (2.0, 4.0, 0.0)]
+    assert middle(first) == (2.0, 3.0)  # of 1, 3, 2 and of 2, 3, 4; a third seed is one pod's alone
+
+
+def test_one_bad_episode_of_the_untrained_hides_nothing_that_was_learnt() -> None:
+    first = [panel(centre) for centre in (-50, -50, -50, 0, 0, 0, 0)]
+    first[3] = (-1000.0, *first[3][1:])  # its mean is -31, the middle one, its error 31
+    pods = [with_panels(f"p{n}", each) for n, each in enumerate(first)]
+    top = with_panels("top", first[-1], panel(40))
+    assert learning(seen(*pods, top)) and not learning(seen(*pods))
+
+
+def panel(centre: float) -> tuple[float, ...]:
+    """32 episodes with a standard deviation of 5."""
+    return tuple(centre + each for each in (-5.0, 5.0) * 16)
+
+
+def with_panels(name: str, *panels: tuple[float, ...]) -> Candidate:
+    """A candidate with these panels."""
+    each = pod(name, *map(mean, panels))
+    points = zip(each.curve, panels, strict=True)
+    return replace(each, curve=tuple(replace(point, returns=own) for point, own in points))
 
 
 @pytest.mark.parametrize(
@@ -55,11 +81,8 @@ def test_where_none_learns_one_is_said_to_in_five_percent_of_cases_at_most(round
     for _ in range(1000):
         pods = []
         for n in range(8):
-            panels = rng.normal(0, 1, (rounds, 32))
-            each = pod(f"p{n}", *panels.mean(axis=1))
-            points = zip(each.curve, panels, strict=True)
-            curve = tuple(replace(point, returns=tuple(own.tolist())) for point, own in points)
-            pods.append(replace(each, curve=curve))
+            panels = rng.normal(0, 1, (rounds, 32)).tolist()
+            pods.append(with_panels(f"p{n}", *map(tuple, panels)))
         said += learning(seen(*pods))
     assert said <= 50 + 2 * 7  # two standard errors
 
