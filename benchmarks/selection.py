@@ -37,6 +37,7 @@ from selection_scenarios import (
     speeds,
     target,
     trap,
+    unseen,
 )
 from selection_scenarios.measures import Row, render
 from selection_scenarios.world import Settings
@@ -55,6 +56,7 @@ SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "sparse": sparse.rows,
     "trap": trap.rows,
     "mutation": mutation.rows,
+    "unseen": unseen.rows,
 }
 
 
@@ -141,11 +143,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
         help="names or paths, each a line of its own; budget is then played by fair alone",
     )
-    add("--allocator", nargs="+", default=(), choices=budget.ALLOCATORS, metavar="NAME",
-        help="of budget: these alone")  # fmt: skip
-    worlds = [*budget.EVERY]
+    add("--allocator", nargs="+", default=(), choices=("auto", *budget.ALLOCATORS),
+        metavar="NAME", help="of budget and unseen: these alone")  # fmt: skip
+    worlds = [*budget.EVERY, *unseen.WORLDS]
     add("--world", nargs="+", default=(), choices=worlds, metavar="NAME",
-        help=f"of budget: these alone of {', '.join(worlds)}")  # fmt: skip
+        help=f"of budget and unseen: these alone of {', '.join(worlds)}")  # fmt: skip
     add("--second-looks", type=float, default=0.0, metavar="SHARE", help="as in population")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")

@@ -61,9 +61,9 @@ class Settings:
     second_looks: float = 0.0
     """``population.second_looks``."""
     allocators: Sequence[str] = ()
-    """Of the scenario ``budget``; empty: all."""
+    """Of the scenarios ``budget`` and ``unseen``; empty: all."""
     worlds: Sequence[str] = ()
-    """Of the scenario ``budget``; empty: all."""
+    """Of the scenarios ``budget`` and ``unseen``; empty: all."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class Game:
     never_copy: bool = False
     allocator: str = "fair"
     """The other scenarios' allocator: they do not measure who trains."""
+    space: AlgorithmSpace = SPACE
+    """Of every algorithm."""
 
     def rules(self, settings: Settings, replicate: int) -> Rules:
         """The run's real rules."""
@@ -106,7 +108,7 @@ class Game:
             round=RoundConfig(env_steps=self.env_steps, episodes=self.episodes),
             stop=stop,
         )
-        rules = Rules.of(config, dict.fromkeys(self.algorithms, SPACE))
+        rules = Rules.of(config, dict.fromkeys(self.algorithms, self.space))
         return replace(rules, updater=Nobody(rules.updater)) if self.never_copy else rules
 
 
@@ -148,6 +150,10 @@ class Agents:
         """Of the episodes of a panel, whose common effects have mean 0 and variance 1."""
         own = self.rng.standard_normal(len(shared))
         return np.asarray(truth + self.spread * 0.5**0.5 * (shared + own))
+
+    def seconds(self, birth: Birth) -> float:
+        """Of a round, where a scenario counts the time by its pods."""
+        return 60.0
 
     def answer(self, order: Order, train: float = 60.0, evaluate: float = 2.0) -> Report:
         """A good report that has cost so many seconds."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 import selection
 from selection_scenarios import (
@@ -26,10 +28,11 @@ from selection_scenarios import (
     speeds,
     target,
     trap,
+    unseen,
 )
 from selection_scenarios.measures import Number, Row, mean, render, share
 from selection_scenarios.speeds import SLOW, Site
-from selection_scenarios.world import Settings
+from selection_scenarios.world import SPACE, Settings
 
 ROOT = Path(__file__).parents[2]
 GATE = 0.05
@@ -232,6 +235,67 @@ def test_a_number_is_marked_by_three_errors_of_its_difference_to_the_default() -
     assert components.marked(mean([3.9, 3.9]), default) == "3.90 ± 0.00"
     assert components.marked(mean([5.0, 7.0]), default) == "**6.00 ± 1.00**"  # 3.5 errors
     assert components.marked(mean([4.0, 6.0]), default) == "5.00 ± 1.00"  # 2.8
+
+
+@pytest.mark.parametrize(
+    ("learn", "place", "before", "after"),
+    [
+        (unseen.power, 0.35, None, 17.0),  # 0.03 + 0.4 * 0.35 of a gap of 1
+        (unseen.matters_late, 0.3, 60.0, 64.0),
+        (unseen.needle, 0.725, 20.0, 32.0),
+        (unseen.needle, 0.75, 20.0, 19.0),
+        (unseen.ridge, 0.6, None, 11.0),
+    ],
+)
+def test_a_world_that_was_not_seen_learns_as_its_formula_says(
+    learn: Callable[[unseen.Pod, float | None], tuple[float, float]],
+    place: float,
+    before: float | None,
+    after: float,
+) -> None:
+    pod = unseen.Pod(place, place, "toy", np.random.default_rng(0))
+    assert learn(pod, before)[1] == pytest.approx(after)
+
+
+@pytest.mark.parametrize("name", unseen.WORLDS)
+def test_returns_of_a_world_that_was_not_seen_are_as_high_as_its_truth(name: str) -> None:
+    world, rng = unseen.WORLDS[name], np.random.default_rng(0)
+    pod = unseen.Pod(0.7, 0.7, "fast", rng)
+    state = truth = None
+    for _ in range(8):
+        state, truth = world.learn(pod, state)
+    returns = world.returns(truth, rng.standard_normal(400_000), rng)
+    assert truth is not None
+    error = returns.std() / math.sqrt(len(returns))
+    assert returns.mean() == pytest.approx(truth, abs=4 * error)
+
+
+def test_a_world_that_was_not_seen_has_a_row_for_each_allocator() -> None:
+    rows = list(unseen.rows(Settings(2, worlds=("few", "four"))))
+    assert {row.scenario for row in rows} == {"unseen"}
+    assert [row.case for row in rows] == [
+        f"four, {allocator}" for allocator in ("auto", "fair", "ocba", "thompson", "curves")
+    ]
+
+
+def test_worlds_of_two_scenarios_are_asked_for_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    ask = ["--scenario", "budget", "unseen", "--allocator", "auto", "--replicates", "2"]
+    selection.main([*ask, "--world", "few", "sparse", "--json", str(path)])
+    rows = {row.case: row for row in Row.read(path)}
+    assert list(rows) == ["few, no copies, auto", "few, copies, auto", "sparse, auto"]
+    world = unseen.WORLDS["sparse"]
+    scores = [unseen.score(world, "auto", Settings(), replicate) for replicate in (0, 1)]
+    shown = rows["sparse, auto"].numbers["share of the range delivered"]
+    assert shown.value == pytest.approx(100 * sum(scores) / 2 / 0.9)
+
+
+def test_a_world_of_two_hyperparameters_is_not_played_with_one() -> None:
+    ridge = unseen.WORLDS["ridge"]
+    both, one = (
+        unseen.score(world, "fair", Settings(), 0) for world in (ridge, replace(ridge, space=SPACE))
+    )
+    assert both != one
 
 
 def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
