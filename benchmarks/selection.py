@@ -175,6 +175,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.json is not None and len(options.generator or []) > 1:
         parser.error("--json: rows of one generator at a time")
+    if options.components is not None:
+        for name in (
+            "updater",
+            "generator",
+            "allocator",
+            "world",
+            "second_looks",
+            "json",
+            "against",
+        ):
+            if getattr(options, name) != parser.get_default(name):
+                word = name.replace("_", "-")
+                parser.error(f"--{word}: not beside --components, whose worlds and rules are given")
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")
     return options

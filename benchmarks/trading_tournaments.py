@@ -5,7 +5,7 @@ which is one pod, so that nothing is copied: on one slot, for as long as the oth
 together. Each arm's policy, and of the first also the best pod of each family as three accounts, is
 judged on the holdouts of fresh markets. ``--panels``: so, too, on real prices, each arm judged on
 the holdout of the panel that it was trained on: days that come after all that it saw.
-``--alpha``: of the synthetic markets; at 0 there is no signal, and no verdict shall be an edge.
+``--alpha``: of the synthetic markets; at 0 there is no signal, and an edge is a false one.
 ``--slots``: the return of the best so far against time, with each of these numbers of slots. With
 more of them than cores, slots share cores, and the lines tell how the machine divides its time.
 Runs stay in FOLDER.

@@ -6,12 +6,14 @@ and with rare failures.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from hpcpod import tournament
 from selection_scenarios import budget, equal, first_row, trap
 from selection_scenarios.measures import Number, Row
 from selection_scenarios.world import Settings
@@ -53,14 +55,23 @@ def rows(component: str, settings: Settings) -> Iterator[Row]:
 
 
 def kept(component: str, settings: Settings, cells: Path) -> list[Row]:
-    """The rows of a component, from its file if it was played before."""
-    path = cells / f"{component}.{settings.replicates}.{settings.seed}.json"
+    """The rows of a component, from its file if it was played before by the same code."""
+    path = cells / f"{component}.{settings.replicates}.{settings.seed}.{code()}.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         found = json.dumps([asdict(row) for row in rows(component, settings)])
         path.with_suffix(".part").write_text(found)
         path.with_suffix(".part").replace(path)
     return Row.read(path)
+
+
+def code() -> str:
+    """A digest of the rules and of the worlds."""
+    found = hashlib.sha256()
+    for folder in (Path(tournament.__file__).parent, Path(__file__).parent):
+        for path in sorted(folder.rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:8]
 
 
 def table(columns: Mapping[str, Sequence[Row]]) -> str:

@@ -312,7 +312,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 def outcome(world: World, allocator: str, settings: Settings) -> dict[str, Number]:
     """The policies that are delivered: their score by the world's range, in percent."""
     scores = (score(world, allocator, settings, each) for each in range(settings.replicates))
-    return {"share of the range delivered": mean(100 * each / world.good for each in scores)}
+    return {"score delivered, % of the range": mean(100 * each / world.good for each in scores)}
 
 
 def score(world: World, allocator: str, settings: Settings, replicate: int) -> float:

@@ -46,7 +46,9 @@ def set_deterministic(wanted: bool) -> None:
     if "torch._inductor" in sys.modules:
         torch.use_deterministic_algorithms(wanted)
     else:  # that would load torch's compiler, 0.9 s of each process, for what it reads here
-        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(wanted))
+        os.environ.pop("TORCHINDUCTOR_DETERMINISTIC", None)
+        if wanted:
+            os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
         torch.set_deterministic_debug_mode("error" if wanted else "default")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
 

@@ -19,16 +19,19 @@ median of a panel is."""
 
 
 def middle(first: Iterable[Returns]) -> Returns:
-    """Episode by episode the mean over the middle half of pods' first panels, what untrained
-    policies return if most pods have learnt nothing in their first round; at least one panel.
+    """Episode by episode the mean over the middle half of pods' first panels, of up to four the
+    middle one: what untrained policies return if most have learnt nothing in their first round.
 
     The panels have common seeds, so their episodes together would seem to be more than they are.
+
+    Args:
+        first: one panel at least, each of as many episodes.
     """
     ranked = sorted(first, key=mean)
     centre = (len(ranked) - 1) // 2
     # by the middle one alone, an episode of -1000 in it hid for half of a run what all had learnt
     half = ranked[centre - centre // 2 : centre + centre // 2 + 1]
-    return tuple(map(mean, zip(*half, strict=False)))  # one that was cut short has fewer
+    return tuple(map(mean, zip(*half, strict=True)))
 
 
 def above(panel: Returns, untrained: Returns, least: float, tests: int) -> bool:

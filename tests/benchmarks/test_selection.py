@@ -286,7 +286,7 @@ def test_worlds_of_two_scenarios_are_asked_for_by_name(tmp_path: Path) -> None:
     assert list(rows) == ["few, no copies, auto", "few, copies, auto", "sparse, auto"]
     world = unseen.WORLDS["sparse"]
     scores = [unseen.score(world, "auto", Settings(), replicate) for replicate in (0, 1)]
-    shown = rows["sparse, auto"].numbers["share of the range delivered"]
+    shown = rows["sparse, auto"].numbers["score delivered, % of the range"]
     assert shown.value == pytest.approx(100 * sum(scores) / 2 / 0.9)
 
 
@@ -296,6 +296,12 @@ def test_a_world_of_two_hyperparameters_is_not_played_with_one() -> None:
         unseen.score(world, "fair", Settings(), 0) for world in (ridge, replace(ridge, space=SPACE))
     )
     assert both != one
+
+
+def test_components_are_played_in_worlds_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        selection.main(["--components", "default", "--world", "few"])
+    assert "--world: not beside --components" in capsys.readouterr().err
 
 
 def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,8 @@ def slurm_config(
                 section = encode(run.folder.resolved.config.cluster)
                 break
     # The run has its site's fields already, and the file may be gone.
-    section |= {"launcher": "slurm", "slots": None, "site": None, **cluster}
+    section.pop("site", None)
+    section |= {"launcher": "slurm", "slots": None, **cluster}
     data = {"name": "evaluate", "env": {"id": "evaluate"}, "cluster": section}
     config = from_words(data, overrides, source="hpcpod evaluate", site=site)
     # A scorer has one core and no GPU, whatever a site's pods have.
