@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -28,6 +29,11 @@ settings.load_profile("hpcpod")
 
 # Read when cuBLAS is first used, which may be in a test that does not ask for equal bits.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and so would all that tests
+# start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
