@@ -173,6 +173,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="of --components: a file of each, so that the command goes on where it ended",
     )
     options = parser.parse_args(arguments)
+    check(options, parser)
+    return options
+
+
+def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Refuse what can't be played together."""
     if options.json is not None and len(options.generator or []) > 1:
         parser.error("--json: rows of one generator at a time")
     if options.components is not None:
@@ -190,7 +196,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                 parser.error(f"--{word}: not beside --components, whose worlds and rules are given")
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")
-    return options
 
 
 if __name__ == "__main__":
