@@ -45,6 +45,8 @@ from selection_scenarios.world import Settings
 import hpcpod
 
 HERE = Path(__file__).parent
+GIVEN = ("updater", "generator", "allocator", "world", "second-looks", "json", "against")
+"""Options that ``--components`` has not."""
 SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "budget": budget.rows,
     "equal": equal.rows,
@@ -182,17 +184,9 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     if options.json is not None and len(options.generator or []) > 1:
         parser.error("--json: rows of one generator at a time")
     if options.components is not None:
-        for name in (
-            "updater",
-            "generator",
-            "allocator",
-            "world",
-            "second_looks",
-            "json",
-            "against",
-        ):
+        for word in GIVEN:
+            name = word.replace("-", "_")
             if getattr(options, name) != parser.get_default(name):
-                word = name.replace("_", "-")
                 parser.error(f"--{word}: not beside --components, whose worlds and rules are given")
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")

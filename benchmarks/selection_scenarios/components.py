@@ -34,7 +34,7 @@ SHOWN = 3.0
 
 
 def rows(component: str, settings: Settings) -> Iterator[Row]:
-    """What a run delivers with this component, all others being the configuration's default."""
+    """The rows of runs with this component, all others being the configuration's default."""
     kind, _, name = component.partition("=")
     played = settings
     if kind == "generator":

@@ -55,7 +55,7 @@ def test_a_process_computes_as_configured_and_afterwards_as_before() -> None:
 
 
 def test_what_sets_a_process_up_leaves_the_compiler_unloaded_and_tells_it_all_the_same() -> None:
-    """By torch's own switch it would be loaded: 0.9 s of each training process."""
+    """Torch's own switch would load it: 0.9 s of each training process."""
     set_up = """
 import sys, torch
 from hpcpod.pod.numerics import set_deterministic
