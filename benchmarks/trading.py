@@ -5,9 +5,10 @@ what a process holds with one portfolio and with many. ``--features``: seconds a
 features of 100 stocks over five years of minutes. ``--proofs``: PPO alone, trained on several
 markets and judged on fresh ones beside buy-and-hold: a market with a planted signal (it must be
 ahead by its interval), one without (it must not), and one without whose next return is leaked as a
-feature (it must be ahead by far, within minutes). ``--null``: how often policies without skill are
-said to have an edge, where the market rises, stays or falls. ``--scores``: how often the interval
-of a pod's score holds what it would return on other days.
+feature (it must be ahead by far, within minutes). ``--shuffled``: the planted one, so, too, beside
+the same agent on shuffled days. ``--null``: how often policies without skill are said to have an
+edge, where the market rises, stays or falls. ``--scores``: how often the interval of a pod's score
+holds what it would return on other days.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ PROOFS: Mapping[str, tuple[float, list[str]]] = {
     "oracle": (0.0, ["tomorrow", "return_1", "return_5"]),
 }
 """Alpha of the market, and what the policy sees."""
+DAILY: Mapping[str, Any] = {"stride": 2, "fill": "close", "sessions": 40}
+"""One decision a day, at the first of two bars, filled at the end of the second: nothing of what is
+earned lies within the day of the decision."""
 GIB = 2**30
 
 
@@ -152,12 +156,30 @@ def minutes(stocks: int, days: int, gaps: bool) -> MarketPanel:
 def proof(name: str, env_steps: int, seed: int, markets: int) -> None:
     alpha, seen = PROOFS[name]
     kwargs = {**TASK, "features": seen, "market": market_of(alpha, MARKETS, 100 * seed)}
+    proved(f"{name:8} seed {seed}", kwargs, env_steps, seed, markets)
+
+
+def proved(name: str, kwargs: Mapping[str, Any], env_steps: int, seed: int, markets: int) -> None:
+    """Train one PPO on the market of these ``env.kwargs``, and judge it on fresh ones."""
     began, spent = time.perf_counter(), time.process_time()
     agent = trained(kwargs, env_steps, seed)
     wall, spent = time.perf_counter() - began, time.process_time() - spent
-    fresh = market_of(alpha, markets, 100_000 + 1000 * seed)
+    fresh = {**kwargs["market"], "markets": markets, "seed": 100_000 + 1000 * seed}
     said = told(task_of("trading", {**kwargs, "market": fresh}), agent)
-    print(f"{name:8} seed {seed}: {said}; trained in {spent:.0f} core s ({wall:.0f} s)", flush=True)
+    print(f"{name}: {said}; trained in {spent:.0f} core s ({wall:.0f} s)", flush=True)
+
+
+def shuffled(env_steps: int, seed: int, markets: int) -> None:
+    """The planted market with its days in order and in another one, at several decisions a day and
+    at one."""
+    alpha, seen = PROOFS["planted"]
+    market = market_of(alpha, MARKETS, 100 * seed)
+    daily = {**DAILY, "market": {**market, "minutes": 2, "days": 1000, "leak": None}}
+    for often, given in (("four decisions a day", {"market": market}), ("one", daily)):
+        for order in (None, seed):
+            kwargs = {**TASK, "features": seen, **given, "shuffle": order}
+            name = f"{often}, days {'in order' if order is None else 'shuffled'}, seed {seed}"
+            proved(name, kwargs, env_steps, seed, markets)
 
 
 def market_of(alpha: float, markets: int, seed: int) -> dict[str, Any]:
@@ -264,12 +286,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="as many (default: 3)")
     parser.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
+    parser.add_argument("--shuffled", action="store_true", help="shuffled days alone")
     parser.add_argument("--null", action="store_true", help="policies without skill alone")
     parser.add_argument("--scores", action="store_true", help="intervals of scores alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    some = options.speed or options.features or options.proofs or options.null or options.scores
-    every = not some
+    alone = ("speed", "features", "proofs", "shuffled", "null", "scores")
+    every = not any(getattr(options, name) for name in alone)
     for sessions in (10, 5, 2) if options.scores or every else ():
         scores(sessions, 200)
     for fee, drift in product((0.0, 10.0), (1.0, 0.0, -1.0)) if options.null or every else ():
@@ -279,9 +302,12 @@ def main() -> None:
     for gaps in (False, True) if options.features or every else ():
         code = f"import trading; trading.features({gaps})"
         subprocess.run([sys.executable, "-c", code], cwd=sys.path[0], check=True)
+    seeds = range(options.first, options.first + options.seeds)
     for name in PROOFS if options.proofs or every else ():
-        for seed in range(options.first, options.first + options.seeds):
+        for seed in seeds:
             proof(name, options.steps, seed, options.markets)
+    for seed in seeds if options.shuffled or every else ():
+        shuffled(options.steps, seed, options.markets)
 
 
 if __name__ == "__main__":
