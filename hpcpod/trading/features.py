@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcpod import plugins
-from hpcpod.errors import UserError, in_words, raised_at
+from hpcpod.errors import UnknownPlugin, UserError, in_words, raised_at
 from hpcpod.trading.panel import Floats, MarketPanel
 
 Feature = Callable[[MarketPanel], Floats]
@@ -236,7 +236,10 @@ def cuts(panel: MarketPanel) -> list[int]:
 
 def _one(panel: MarketPanel, name: str) -> Floats:
     if ":" in name:
-        function = plugins.load(name)
+        try:
+            function = plugins.load(name)
+        except UnknownPlugin as error:  # by its own type the backend was blamed
+            raise UserError(f"feature {error}") from error
         try:
             found = np.asarray(function(panel), np.float64)
         except Exception as error:  # it is a user's

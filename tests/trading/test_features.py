@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpcpod.errors import UserError
+from hpcpod.errors import UnusablePlugin, UserError
 from hpcpod.trading.features import FEATURES, compute, truncated, turbulence_of
 from hpcpod.trading.panel import Floats, MarketPanel
 from tests.trading.small import daily, market, minutes
@@ -64,6 +64,9 @@ def test_a_feature_of_another_shape_or_name_or_that_fails_is_refused() -> None:
         truncated(market(), "tests.trading.test_features:raising")
     with pytest.raises(UserError, match="feature math:sqrt fails: TypeError: must be real"):
         compute(market(), ["math:sqrt"])
+    with pytest.raises(UserError, match="^feature 'nowhere:ratio' can't be imported") as caught:
+        compute(market(), ["nowhere:ratio"])
+    assert not isinstance(caught.value, UnusablePlugin)  # the trial blames env.backend for these
     with pytest.raises(UserError, match=r"no feature rsi_3; .*'rsi_30'.* \(known: return_1, .*"):
         compute(market(), ["rsi_3"])
     with pytest.raises(UserError, match="at least one feature"):
