@@ -69,6 +69,8 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
     except ImportError as error:
         raise UserError("reading bars needs pandas: pip install 'hpcpod[trading]'") from error
     file = Path(path)
+    if file.is_dir():
+        raise UserError(f"{path} is a folder: name a file of bars")
     if not file.is_file():
         raise UserError(f"there is no file {path}")
     if not is_bars(path):
