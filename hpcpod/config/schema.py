@@ -81,6 +81,8 @@ class EnvConfig(Limited):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.id.strip():
+            raise ValueError("id is empty: name an environment, such as CartPole-v1")
         if self.processes is not None and self.processes > self.num_envs:
             raise ValueError(
                 f"processes must be at most num_envs, got processes {self.processes} and"

@@ -214,6 +214,11 @@ def test_a_section_that_has_to_be_there_is_not_to_be_left_out(tmp_path: Path) ->
     assert found.startswith("env: expected a mapping, got null (id, ")
 
 
+def test_an_environment_without_a_name_is_refused(tmp_path: Path) -> None:
+    said = "env: id is empty: name an environment, such as CartPole-v1"
+    assert problems(tmp_path, 'name: a\nenv: {id: " "}\n') == [said]
+
+
 def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "cartpole.yaml").write_text(LEAST)
     with pytest.raises(ConfigError, match=r"there is no such file; did you mean 'cartpole.yaml'\?"):
