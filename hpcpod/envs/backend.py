@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,6 +39,18 @@ class Wanted:
     """Arguments of the environment itself."""
     backend: str = "auto"
     """Name of the group ``hpcpod.envs``, or the path of a class."""
+
+
+@contextmanager
+def closed_if_refused(made: Sequence[Any]) -> Iterator[None]:
+    """Close environments if something is raised here; what their closing raises is left out."""
+    try:
+        yield
+    except BaseException:
+        for env in made:
+            with suppress(Exception):
+                env.close()
+        raise
 
 
 class Backend(ABC):

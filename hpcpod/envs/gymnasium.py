@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hpcpod.envs import episode_state, gymnasium_make, observations
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
-from hpcpod.envs.backend import Backend, Wanted
+from hpcpod.envs.backend import Backend, Wanted, closed_if_refused
 from hpcpod.envs.recording import ACTIONS, Recording
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -40,11 +40,12 @@ class PreprocessVecEnv(Backend):
         self._envs = gymnasium_make.build(env, count, wanted.wrappers, wanted.kwargs)
         first, name = self._envs[0], gymnasium_make.name_of(env)
         space = first.observation_space
-        spec = gymnasium_make.spec_of(
-            name, space, first.action_space, wanted,
-            max_episode_steps=gymnasium_make.time_limit_of(first),
-            engine=gymnasium_make.engine_of(first),
-        )  # fmt: skip
+        with closed_if_refused(self._envs):
+            spec = gymnasium_make.spec_of(
+                name, space, first.action_space, wanted,
+                max_episode_steps=gymnasium_make.time_limit_of(first),
+                engine=gymnasium_make.engine_of(first),
+            )  # fmt: skip
         self._to_env = action_map(first.action_space)
         shape, self._dtype = form_of(spec.observation)
         self._shape = (count, *shape)

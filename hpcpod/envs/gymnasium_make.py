@@ -14,7 +14,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from hpcpod import plugins
 from hpcpod.envs import observations
-from hpcpod.envs.backend import Wanted
+from hpcpod.envs.backend import Wanted, closed_if_refused
 from hpcpod.envs.simulator_warnings import logged_once, models_of, one_line
 from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
@@ -45,11 +45,14 @@ def build(
         UnusableWrapper: a wrapper can't be put around it.
         UserError: it can't be made; the sentence says what to do.
     """
-    name = name_of(source)
-    with refusals(name):
+    name, made = name_of(source), list[Env]()
+    with refusals(name), closed_if_refused(made):
         import_before(source)
         with models_of(name):
-            return [reduce(_wrap, wrappers, _make(source, kwargs)) for _ in range(count)]
+            for i in range(count):
+                made.append(_make(source, kwargs))
+                made[i] = reduce(_wrap, wrappers, made[i])
+    return made
 
 
 def import_before(source: object) -> None:

@@ -64,7 +64,7 @@ def test_a_feature_of_another_shape_or_name_or_that_fails_is_refused() -> None:
         truncated(market(), "tests.trading.test_features:raising")
     with pytest.raises(UserError, match="feature math:sqrt fails: TypeError: must be real"):
         compute(market(), ["math:sqrt"])
-    with pytest.raises(UserError, match="^feature 'nowhere:ratio' can't be imported") as caught:
+    with pytest.raises(UserError, match=r"^feature 'nowhere:ratio' can't be imported") as caught:
         compute(market(), ["nowhere:ratio"])
     assert not isinstance(caught.value, UnusablePlugin)  # the trial blames env.backend for these
     with pytest.raises(UserError, match=r"no feature rsi_3; .*'rsi_30'.* \(known: return_1, .*"):

@@ -20,7 +20,7 @@ from hpcpod.config.decoder import encode
 from hpcpod.config.placement import LENGTH, trains_on_gpu
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
-from hpcpod.envs.backend import Wanted
+from hpcpod.envs.backend import Wanted, closed_if_refused
 from hpcpod.envs.make import reference
 from hpcpod.envs.mujoco.warp_env import check_wanted
 from hpcpod.envs.recording import saved_steps
@@ -126,7 +126,8 @@ def probe(
         tell(f"making {tried.num_envs} of it", "env.id")
         try:
             env = factory(tried.num_envs)
-            seen = _seen(env, tell)
+            with closed_if_refused([env]):
+                seen = _seen(env, tell)
         except Exception as error:
             said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -137,16 +138,14 @@ def probe(
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
-                agent = make_agent(space.agent, env.spec, space.unmutated(), 0, "cpu")
-                footprints[name] = _footprint(agent, env)
-                if ":" in space.agent:
-                    # One that raised each time was born again until stop.minutes.
-                    tell(f"{name} makes its first update", f"population.algorithms.{name}")
-                    _update(agent, env)
+                footprints[name] = _fitted(name, space, env, tell)
             except Exception as error:
                 said = complaint(f"its first step or update in {config.env.id}", error, free)
                 problems.append(f"population.algorithms.{name}: {said}")
+        tell("closing it", "env.id")
         env.close()
+        if evaluator is not None:
+            evaluator.close()
     if problems:
         raise ConfigError("the configuration", problems)
     return replace(seen, footprints=footprints, most_episodes=most)
@@ -253,6 +252,17 @@ def _step(env: VecEnv) -> None:
     env.reset()
     shape, dtype = tensor_form(env.spec.action)
     env.step(torch.zeros((env.spec.num_envs, *shape), dtype=dtype))
+
+
+def _fitted(name: str, space: AlgorithmSpace, env: VecEnv, tell: Tell) -> Footprint:
+    """What an algorithm's agent needs; one that is not built in makes its first update, too."""
+    agent = make_agent(space.agent, env.spec, space.unmutated(), 0, "cpu")
+    found = _footprint(agent, env)
+    if ":" in space.agent:
+        # One that raised each time was born again until stop.minutes.
+        tell(f"{name} makes its first update", f"population.algorithms.{name}")
+        _update(agent, env)
+    return found
 
 
 def _footprint(agent: Agent, env: VecEnv) -> Footprint:
