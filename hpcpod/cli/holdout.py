@@ -63,7 +63,7 @@ def holdout(options: Namespace) -> int:
     if options.json:
         say_json({**asdict(found), "words": found.words})
     else:
-        _show(found, files.config.env.kwargs.get("preset") == "paper")
+        _show(found, found.of_paper(files.config.env.kwargs))
     return 0
 
 
@@ -122,7 +122,7 @@ def _of_sweep(sweep: Sweep, options: Namespace) -> int:
     return 0
 
 
-def _show(found: Verdict, of_paper: bool) -> None:
+def _show(found: Verdict, of_paper: str) -> None:
     from rich.console import Console
 
     Console(width=150, highlight=False).print(_table(found))
@@ -130,7 +130,7 @@ def _show(found: Verdict, of_paper: bool) -> None:
     told = [found.words[0].upper() + found.words[1:] + "."]
     if found.trials is not None:
         told.append(found.trials.words)
-    told += [found.of_paper] * of_paper
+    told += filter(None, [of_paper])
     told.append(
         "± is a Sharpe ratio's standard error; intervals are of 95 %, by a bootstrap of the same"
         " days. What was not traded on here, a market that has changed, no number tells."

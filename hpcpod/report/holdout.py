@@ -37,8 +37,7 @@ def holdout(story: Story) -> Markup:
     last = found[-1]
     words = [_sentence(last.words)]
     words += [] if last.trials is None else [last.trials.words]
-    of_paper = story.config.env.kwargs.get("preset") == "paper"
-    words += [last.of_paper] if of_paper and last.of_paper else []
+    words += filter(None, [last.of_paper(story.config.env.kwargs)])
     if last.openings[-1].policy != _delivered([RunFolder.open(story.folder)]):
         words.append("It was opened for other policies than the one that this run delivers now.")
     rows = [list(cells(row)) for row in last.rows]

@@ -195,18 +195,26 @@ class Verdict:
             said += f". It has shown {shown} policies: deflated Sharpe {self.deflated:.2f}"
         return said
 
-    @property
-    def of_paper(self) -> str:
-        """The Podracer paper's five metrics of the policy and of buy-and-hold; empty: an older
-        version has judged."""
+    def of_paper(self, kwargs: Mapping[str, object]) -> str:
+        """The Podracer paper's five metrics of the policy and of buy-and-hold; empty: the rules in
+        ``env.kwargs`` are others, or an older version has judged."""
         told = [
             f"{name} {row.cumulative_return:+.3%}, {row.annual_of_paper:+.3%},"
             f" {row.annual_volatility:.3%}, {row.max_drawdown:.3%} and {sharpe(row)}"
             for name, row in ((self.rows[0].name, self.rows[0]), (RIVALS[RIVAL], self.row(RIVAL)))
             if row.annual_of_paper is not None
         ]
+        if kwargs.get("preset") != "paper" or not told:
+            return ""
         heads = "cumulative return, annual return, annual volatility, max drawdown and Sharpe ratio"
-        return f"The paper's {heads}: {'; '.join(told)}." if told else ""
+        said = f"The paper's {heads}: {'; '.join(told)}."
+        count = len(self.openings[-1].sources) if self.openings else 1
+        if count == 1:
+            return said
+        return (
+            f"{said} The paper has one market: of these {count} the returns are of equal capital in"
+            " each, the drawdown is the deepest, and the others are of the days of all in a row."
+        )
 
     @property
     def times(self) -> int:

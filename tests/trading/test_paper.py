@@ -97,6 +97,16 @@ def test_rows_of_a_holdout_have_the_paper_s_five_metrics(tmp_path: Path) -> None
     assert told.row(RIVAL).annual_of_paper != row.annual_of_paper
 
 
+def test_of_several_markets_it_is_told_what_the_paper_s_metrics_are_of(tmp_path: Path) -> None:
+    rules = {"preset": "paper", "features": ["return_1"], "sessions": 2}
+    for count in (1, 2):
+        market = {"days": 300, "minutes": 2, "stocks": 1, "markets": count}
+        task = task_of("trading", {"market": market, **rules})
+        said = judge(task, {"a": bought}, ledger=tmp_path).of_paper(rules)
+        assert said.startswith("The paper's cumulative return")
+        assert ("of these 2 the returns are of equal capital" in said) == (count == 2)
+
+
 def bought(obs: torch.Tensor) -> torch.Tensor:
     return torch.ones(len(obs), 1)
 
