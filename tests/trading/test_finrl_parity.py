@@ -1,6 +1,7 @@
 """The preset ``finrl_parity`` beside a sequential account of the trades of FinRL's environment: all
 sells, the largest order first, then all buys, the largest first, each as far as the cash goes,
-at the close that was just seen; written from its description, in NumPy."""
+at the close that was just seen; written from its description, in NumPy.
+``benchmarks/trading_finrl.py --parity`` plays FinRL's own file beside the preset."""
 
 from __future__ import annotations
 
@@ -84,3 +85,16 @@ def test_the_largest_buy_comes_first_and_takes_what_there_is() -> None:
     assert account.shares.tolist() == [[1.0, 5.0, 0.0]]
     assert account.cash.item() == pytest.approx(119.98 - 100.1 - 10.01)
     assert traded_money.item() == 130.0
+
+
+def test_of_equal_buys_the_last_stock_comes_first() -> None:
+    """FinRL leaves their order to NumPy's sort, which is not stable: it differs by processor."""
+    rules = PRESETS["finrl_parity"]
+    close = torch.tensor([[10.0, 10.0]], dtype=torch.float64)
+    money = torch.tensor([120.12], dtype=torch.float64)
+    account = Account(money, torch.zeros_like(close), money)
+    free = torch.full_like(close, torch.inf)
+    change = torch.tensor([[8.0, 8.0]], dtype=torch.float64)
+    account, _ = traded(account, change, close, free, free, rules)
+    # Eight of the second for 80.08; of the first what 40.04 buy at 10.01.
+    assert account.shares.tolist() == [[4.0, 8.0]]
