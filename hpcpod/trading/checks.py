@@ -111,7 +111,8 @@ def _bad_numbers(table: Any, row: Any) -> Iterator[Finding]:
     high, low = table["high"].to_numpy(float), table["low"].to_numpy(float)
     inner = table[["open", "close"]].to_numpy(float)
     slack = 1e-6 * np.abs(high)
-    outside = (inner.max(1) > high + slack) | (inner.min(1) < low - slack)
+    with np.errstate(invalid="ignore"):  # of infinite prices, which are told above
+        outside = (inner.max(1) > high + slack) | (inner.min(1) < low - slack)
     for at in np.flatnonzero(outside)[:NAMED]:
         yield Finding(
             "error", int(row[at]), f"open or close of {named(at)} is outside high and low"

@@ -93,9 +93,8 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
         off = np.nan_to_num(wild) > rules.risk_off
     buyable, sellable, fill = _limits(panel, rows, rules)
     tradable = panel.tradable[rows] & known
-    seen = np.concatenate(
-        [np.nan_to_num(values).reshape(len(rows), -1), tradable, off[rows, None]], axis=1
-    )
+    values = np.where(np.isfinite(values), values, 0.0)  # of 1/0, policies' actions were NaN
+    seen = np.concatenate([values.reshape(len(rows), -1), tradable, off[rows, None]], axis=1)
     marks = _priced(panel)
     return Tables(
         torch.from_numpy(seen.astype(np.float32)).to(device),

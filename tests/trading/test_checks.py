@@ -31,6 +31,16 @@ def test_numbers_that_no_market_has_are_refused(
         read_bars(written(tmp_path, changed(bars(), 3, column, value)))
 
 
+def test_an_infinite_bar_is_told_without_a_warning_of_numpy_s(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    table = bars()
+    table.loc[2, ["Open", "High", "Low", "Close"]] = np.inf
+    found = [str(each) for each in findings(frame_of(written(tmp_path, table)))]
+    assert sum("is inf: prices are above 0 and finite" in each for each in found) == 4
+    assert not recwarn.list
+
+
 def test_three_for_two_looks_like_a_split(tmp_path: Path) -> None:
     days = pd.bdate_range("2021-01-04", periods=10).strftime("%Y-%m-%d").tolist()
     table = bars("A", days)

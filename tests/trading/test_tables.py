@@ -16,7 +16,7 @@ from hpcpod.errors import UserError
 from hpcpod.trading.account import opened, traded, wanted
 from hpcpod.trading.backtest import Moment, backtest, hold
 from hpcpod.trading.files import write_bars
-from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.panel import Floats, MarketPanel
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.tables import Tables, tables
 from hpcpod.trading.task import task_of
@@ -146,6 +146,20 @@ def test_a_warm_up_that_never_ends_is_named_by_its_feature() -> None:
     panel = daily(UP[:, None], volume=np.inf)
     with pytest.raises(UserError, match=r"12 bars, too few for the warm-up of volume_z .*without"):
         tables(panel, ["return_1", "volume_z"], Rules(), "cpu")
+
+
+def by_zero(panel: MarketPanel) -> Floats:
+    """A feature that is infinite at one bar of the second stock."""
+    found = np.ones(panel.shape)
+    found[6:7, 1] = np.inf
+    return found
+
+
+def test_an_infinite_feature_is_one_that_is_not_known() -> None:
+    panel = daily(np.stack([UP, UP], axis=1))
+    found = tables(panel, ["tests.trading.test_tables:by_zero"], Rules(), "cpu")
+    assert found.features[:, 1].tolist() == [1.0] * 6 + [0.0] + [1.0] * 4
+    assert can(found.buyable) == [True] * 6 + [False] + [True] * 4
 
 
 def test_a_part_without_sessions_is_refused_before_anything_is_trained() -> None:
