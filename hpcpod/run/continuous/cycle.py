@@ -35,6 +35,7 @@ from hpcpod.run.continuous.entries import (
     Version,
     as_planned,
     named,
+    seen,
 )
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds, require_same_spaces
 from hpcpod.run.continuous.incumbent import (
@@ -156,7 +157,7 @@ class Cycle:
         registry = self._registry
         plans, config, current = registry.plans(), registry.config, registry.current
         number, last = len(plans) + 1, plans[-1] if plans else None
-        ct = require_ct(config)
+        ct, before = require_ct(config), seen(plans, registry.decisions())
         if ct.every is not None and last is not None and not force:
             left = wait_of(last.time, seconds_of(ct.every), time.time())
             if left > 0:
@@ -165,10 +166,10 @@ class Cycle:
         self._tell("looks for news")
         stream = stream_of(config)
         again = force and current is None  # no gate asks for new sessions
-        look = stream.look(None if last is None or again else last.windows, number)
+        look = stream.look(None if again else before, number)
         if look.windows is None or not (look.due or force):
-            before = None if last is None else last.cycle
-            return Outcome("not due", look.why, before, current, look.remarks)
+            ended = None if last is None else last.cycle
+            return Outcome("not due", look.why, ended, current, look.remarks)
         parent = None if current is None else require_playable(
             registry, stream, look.windows, current
         )  # fmt: skip
@@ -196,8 +197,8 @@ class Cycle:
         try:
             policy = kept(run.folder)
         except UserError as error:
-            return self._decided(plan, "failed", str(error))
-        stream = stream_of(as_planned(registry.config, plan))
+            return self._decided(plan, "failed", str(error), unused=True)
+        stream, verdict = stream_of(as_planned(registry.config, plan)), None
         try:
             self._drift(plan, stream)
             verdict = self._verdict(plan, stream, run, policy)
@@ -205,7 +206,8 @@ class Cycle:
                 self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
                 self._register(plan, stream, run, policy, verdict)
         except (DataChanged, NotComparable) as error:
-            return self._decided(plan, "failed", str(error))
+            unused = verdict is None and isinstance(error, DataChanged)
+            return self._decided(plan, "failed", str(error), unused=unused)
         return self._decided(plan, "promoted" if verdict.promotes else "kept", verdict.said)
 
     def _trained(self, plan: Plan) -> Run:
@@ -284,7 +286,7 @@ class Cycle:
         files = {POLICY: data, "reference.json": pack(encode(reference)), **card}
         self._registry.add(version, files)
 
-    def _decided(self, plan: Plan, kind: Kind, why: str) -> Outcome:
+    def _decided(self, plan: Plan, kind: Kind, why: str, *, unused: bool = False) -> Outcome:
         """Write the decision; what is deployed may have been changed meanwhile, or this cycle been
         ended."""
         registry = self._registry
@@ -301,7 +303,8 @@ class Cycle:
                 why += "; but another version is deployed now than it was judged against"
             version = None if kind == "failed" else plan.cycle
             now = plan.cycle if kind == "promoted" else current
-            registry.decide(kind, version, now, why, plan.cycle, len(ledger) + 1)
+            number = len(ledger) + 1
+            registry.decide(kind, version, now, why, plan.cycle, number, unused=unused)
 
     def _outcome(self, line: Decision) -> Outcome:
         version = f"{named(line.version)} " if line.version is not None else ""
@@ -331,32 +334,6 @@ def config_of(config: RunConfig, windows: Windows, cycle: int, parent: Version |
         population=replace(config.population, start_from=start),
         ct=None,
     )
-
-
-def adopt(registry: Registry, run: Run) -> Plan:
-    """Plan the first cycle of a registry from a run that has finished.
-
-    Raises:
-        UserError: it has not.
-    """
-    require_finished(run)
-    config = run.folder.resolved.config
-    windows = stream_of(registry.config).adopted()
-    plan = Plan(
-        1, to_mapping(config), windows, None, f"{run.name} is taken over", time.time(),
-        adopted=str(run.path),
-    )  # fmt: skip
-    return registry.publish_plan(plan)
-
-
-def require_finished(run: Run) -> None:
-    """See that a run can be taken over.
-
-    Raises:
-        UserError: it has not finished.
-    """
-    if run.board().phase != "finished":
-        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
 
 
 def abandon(registry: Registry) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -83,6 +83,9 @@ class Decision:
     """Host, process and a random word."""
     cycle: int | None = None
     """The cycle that it ends; None: a person has decided."""
+    unused: bool = False
+    """True if the next cycle has the data of that one: no policy came of its run, or they were
+    changed before it was judged."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,17 @@ class Outcome:
     current: int | None
     """The version that is deployed now."""
     remarks: tuple[str, ...] = ()
+
+
+def seen(plans: Sequence[Plan], ledger: Sequence[Decision]) -> Windows | None:
+    """Windows of the last cycle that has used its data up; None: there is none.
+
+    What a cycle left unused the next one has, but not the one after that: else what fails each time
+    would be trained on for ever.
+    """
+    unused = {line.cycle for line in ledger if line.unused}
+    used = [each for each in plans if each.cycle not in unused or each.cycle - 1 in unused]
+    return used[-1].windows if used else None
 
 
 def as_planned(config: RunConfig, plan: Plan) -> RunConfig:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcpod.config.loader import from_words
+from hpcpod.config.loader import from_words, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import ConfigError, RunNotFound, UserError
 from hpcpod.run import preflight
 from hpcpod.run.continuous import cycle
+from hpcpod.run.continuous.entries import Plan
 from hpcpod.run.continuous.registry import (
     DOCUMENT,
     Registry,
@@ -19,7 +21,7 @@ from hpcpod.run.continuous.registry import (
     registries_here,
     writable,
 )
-from hpcpod.run.run import open_run
+from hpcpod.run.run import Run, open_run
 from hpcpod.storage.os_errors import may_exist
 
 
@@ -58,7 +60,7 @@ def registry_of(
     own = run.folder.resolved.config
     config = preflight.from_anywhere(from_words(own, overrides, source=run.name))
     cycle.stream_of(config)
-    cycle.require_finished(run)
+    _require_finished(run)
     return _taken_over(_created(config, str(run.path), home))
 
 
@@ -85,8 +87,34 @@ def _taken_over(registry: Registry) -> Registry:
     made_from = Path(registry.document["made_from"])
     if may_exist(made_from / "config.json") and not registry.plans():
         writable(registry)
-        cycle.adopt(registry, open_run(made_from))
+        _adopt(registry, open_run(made_from))
     return registry
+
+
+def _adopt(registry: Registry, run: Run) -> Plan:
+    """Plan the first cycle of a registry from a run that has finished.
+
+    Raises:
+        UserError: it has not.
+    """
+    _require_finished(run)
+    config = run.folder.resolved.config
+    windows = cycle.stream_of(registry.config).adopted()
+    plan = Plan(
+        1, to_mapping(config), windows, None, f"{run.name} is taken over", time.time(),
+        adopted=str(run.path),
+    )  # fmt: skip
+    return registry.publish_plan(plan)
+
+
+def _require_finished(run: Run) -> None:
+    """See that a run can be taken over.
+
+    Raises:
+        UserError: it has not finished.
+    """
+    if run.board().phase != "finished":
+        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
 
 
 def looked_at(word: str | None) -> Registry:

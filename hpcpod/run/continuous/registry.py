@@ -134,7 +134,7 @@ class Registry:
 
     def decide(
         self, kind: Kind, version: int | None, current: int | None, why: str,
-        cycle: int | None = None, number: int | None = None,
+        cycle: int | None = None, number: int | None = None, *, unused: bool = False,
     ) -> bool:  # fmt: skip
         """Write a line into the ledger, and have the link follow it.
 
@@ -145,6 +145,7 @@ class Registry:
             why: in words.
             cycle: that it ends.
             number: of the line: one more than those that were read; None: those there are now.
+            unused: see ``Decision``.
 
         Returns:
             False if another process has written a line meanwhile: look again.
@@ -155,7 +156,7 @@ class Registry:
         if current not in (None, self.current):  # a cycle ends though what is deployed is damaged
             self.verify(current)
         number = len(self.decisions()) + 1 if number is None else number
-        line = Decision(number, kind, version, current, why, time.time(), unique(), cycle)
+        line = Decision(number, kind, version, current, why, time.time(), unique(), cycle, unused)
         done = self.disk.publish(self._decision(number), pack(encode(line), indent=1))
         self.try_to_follow()
         return done

@@ -10,8 +10,10 @@ import pytest
 
 from hpcpod.run.continuous import training
 from hpcpod.run.continuous.cycle import abandon, advance, stream_of
+from hpcpod.run.continuous.entries import Decision, Plan, seen
 from hpcpod.run.continuous.registry import create
-from tests.run.continuous.worlds import config, drive, grow
+from hpcpod.tournament.continuous.stream import Windows
+from tests.run.continuous.worlds import JUDGE, config, drive, grow, rewritten
 
 pytestmark = pytest.mark.long
 
@@ -53,3 +55,44 @@ def test_it_is_judged_as_it_was_planned_and_what_failed_is_begun_again(tmp_path:
     assert (done.kind, done.cycle, done.current) == ("promoted", 2, 2)
     version = registry.version(2)
     assert version is not None and version.verdict.level == 0.05
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [("judges what came", "its data were changed"), ("trains mine", "no round was reported")],
+)
+def test_the_data_of_a_cycle_that_failed_before_it_was_judged_are_the_next_one_s_but_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, said: str
+) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    registry = create(config(file), "a test", tmp_path)
+    assert advance(registry, probe=False).kind == "promoted"
+    grow(file, 45 + JUDGE)
+    for _ in range(2):
+        with rewritten(file) as rewrite, monkeypatch.context() as patch:
+
+            def spoil(text: str) -> None:
+                if step in text and step.startswith("judges"):
+                    rewrite()
+                elif step in text:
+                    patch.setattr(training, "drive", lambda run: run.stop(now=True))
+
+            done = advance(registry, probe=False, tell=spoil)
+        assert done.kind == "failed" and said in done.words
+    windows = [plan.windows for plan in registry.plans()]
+    assert windows[2] == windows[1] != windows[0]
+    assert advance(registry, probe=False).kind == "not due"
+    assert [line.cycle for line in registry.decisions()] == [1, 2, 3]
+    assert registry.current == 1
+
+
+def test_of_two_cycles_in_a_row_that_left_their_data_unused_the_second_has_used_them() -> None:
+    plans = [Plan(n, {}, Windows(end=str(n)), None, "", 0.0) for n in range(1, 5)]
+
+    def ledger(*unused: int) -> list[Decision]:
+        return [Decision(n, "failed", None, None, "", 0.0, "", n, n in unused) for n in range(1, 5)]
+
+    assert [None if (found := seen(plans[:n], ledger(1, 2, 4))) is None else found.end
+            for n in range(5)] == [None, None, "2", "3", "3"]  # fmt: skip
+    assert seen(plans, ledger()) == Windows(end="4")
