@@ -84,11 +84,11 @@ def ct(options: Namespace) -> int:
     say_remarks(done.remarks)
     if options.json:
         say_json({**asdict(done), "policy": str(_policy(registry))})
-        return 0
-    say(f"{registry.name}: {done.words}")
-    if done.current is not None:
-        say(f"deployed: {_policy(registry)}  ({_name(done.current)})")
-    return 0
+    else:
+        say(f"{registry.name}: {done.words}")
+        if done.current is not None:
+            say(f"deployed: {_policy(registry)}  ({_name(done.current)})")
+    return REQUEUE if done.kind == "busy" and schedule.came_back(registry) else 0
 
 
 def _submit(registry: Registry) -> int:

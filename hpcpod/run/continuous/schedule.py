@@ -82,6 +82,13 @@ def wait_of(last: float, every: float, now: float) -> float:
     return left if left > max(EARLY * every, min(JITTER, every / 2)) else 0.0
 
 
+def came_back(registry: Registry) -> bool:
+    """True in a job of a registry that was requeued: what holds the lock may be its forerunner on a
+    node that is lost, and the next job may start after ``ct.every`` only."""
+    own = CycleLauncher(registry, 0).job_name == os.environ.get("SLURM_JOB_NAME")
+    return own and "SLURM_RESTART_COUNT" in os.environ  # each turn of a scrontab counts as one
+
+
 def submit(registry: Registry) -> tuple[str | None, str]:
     """Submit the next job of a registry, unless there is one.
 
@@ -123,9 +130,9 @@ def crontab(registry: Registry) -> str:
     minute, hour = (stable_hash(str(registry.path), word) for word in ("minute", "hour"))
     hours, minutes = divmod(max(1, round(every / 60)), 60)
     if minutes:
-        times = f"*/{math.gcd(minutes, 60)} * * * *"
+        times = f"{_each(math.gcd(minutes, 60))} * * * *"
     elif hours % 24:
-        times = f"{minute % 60} */{math.gcd(hours, 24)} * * *"
+        times = f"{minute % 60} {_each(math.gcd(hours, 24))} * * *"
     else:
         times = f"{minute % 60} {hour % 24} * * *"
     log = registry.path / "logs" / "cron.log"
@@ -133,6 +140,10 @@ def crontab(registry: Registry) -> str:
     # Cron starts in the home folder, where the files of the configuration are not.
     line = f"{times} cd {shlex.quote(str(registry.cwd))} && {words} >>{shlex.quote(str(log))} 2>&1"
     return line.replace("%", r"\%")  # a newline to cron
+
+
+def _each(step: int) -> str:
+    return "*" if step == 1 else f"*/{step}"  # scrontab refuses */1
 
 
 def _every(config: RunConfig) -> float:

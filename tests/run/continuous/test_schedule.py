@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from hpcpod.cli.parser import main
 from hpcpod.config.continuous import CtConfig, seconds_of
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError, LaunchError, UserError
 from hpcpod.records.records import Intent
 from hpcpod.run.continuous.registry import Registry, create
 from hpcpod.run.continuous.schedule import CycleLauncher, crontab, submit, wait_of
+from hpcpod.storage.locks import file_lock
 
 TASK = {"name": "mine", "env": {"id": "CartPole-v1"}}
 
@@ -75,7 +77,8 @@ def test_where_slots_are_no_jobs_of_their_own_they_have_their_cores_in_it(tmp_pa
         ("6h", r"\d+ \*/6 \* \* \*"),
         ("1d", r"\d+ \d+ \* \* \*"),
         ("90m", r"\*/30 \* \* \* \*"),
-        ("7h", r"\d+ \*/1 \* \* \*"),
+        ("1m", r"\* \* \* \* \*"),
+        ("7h", r"\d+ \* \* \* \*"),
         ("36h", r"\d+ \*/12 \* \* \*"),
         ("7d", r"\d+ \d+ \* \* \*"),
         ("45d", r"\d+ \d+ \* \* \*"),
@@ -129,3 +132,17 @@ def test_a_time_is_in_seconds() -> None:
 )
 def test_a_cycle_may_come_early_by_a_job_s_start(every: float, since: float, left: float) -> None:
     assert wait_of(1_000.0, every, 1_000.0 + since) == left
+
+
+def test_a_job_that_comes_back_while_another_process_holds_the_lock_comes_back_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = registry(tmp_path)
+    own, count, codes = CycleLauncher(made, 0).job_name, "SLURM_RESTART_COUNT", []
+    with file_lock(made.path / "lock", timeout=1.0) as held:
+        assert held
+        for name, value in (("SLURM_JOB_NAME", own), (count, "1"), ("SLURM_JOB_NAME", "cd")):
+            monkeypatch.setenv(name, value)
+            codes.append(main(["ct", str(made.path)]))
+    assert codes == [0, 75, 0]
+    assert capsys.readouterr().out.count("another process works on it") == 3
