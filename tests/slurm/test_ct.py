@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from hpcpod.config.loader import dump_yaml
 from hpcpod.run.continuous.registry import CURRENT, open_registry
+from hpcpod.run.run import open_run
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
@@ -73,3 +75,41 @@ def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
     mean, low, _ = lived.ahead(after=True)
     assert low > 0, (mean, low)
     shell.cluster.drained(120.0)
+
+
+def test_a_job_that_is_preempted_while_it_trains_ends_its_cycle_once_and_has_one_successor(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
+) -> None:
+    shell = Shell(start_slurm(Options(grace_seconds=5)), tmp_path)
+    file = shell.paced("daily", pods=1, steps=6_000, rounds=1)
+    text = file.read_text().replace("launcher: slurm", "launcher: local, slots: 1")
+    text = text.replace("pause: 0.004", "pause: 0.001")  # the job tries it by whole episodes
+    file.write_text(text + "ct: {every: 1d, kwargs: {episodes: 4}}\n")
+    said = shell.hpcpod("ct", "daily.yaml", "--submit")
+    [first], name = shell.jobs(), said.split("--name=")[1].strip()
+    assert f"submitted job {first}" in said
+    registry = open_registry(tmp_path / "runs" / "daily.ct")
+    path = registry.runs / "daily-c0001"
+
+    def at_work() -> bool:
+        run = open_run(path) if (path / "config.json").exists() else None
+        return run is not None and run.folder.checkpoints.latest("p0001", 1) is not None
+
+    shell.cluster.wait("a checkpoint inside the round", at_work, 120)
+    shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
+                      "--wrap", "sleep 1")  # fmt: skip
+    shell.cluster.wait("the end of its cycle", lambda: first not in shell.jobs(), 120)
+    job = shell.cluster.run("scontrol", "show", "job", first)
+    assert "Restarts=1" in job and "JobState=COMPLETED" in job
+    logs = "".join(each.read_text() for each in (path / "logs").glob("*.log"))
+    assert re.search(r"p0001-00001-2 goes on at [1-9]", logs), logs
+    assert [(line.kind, line.cycle) for line in registry.decisions()] == [("promoted", 1)]
+    assert len(registry.plans()) == 1 and registry.verify(1) == registry.versions()[0]
+    assert (registry.path / CURRENT).readlink() == Path("versions/v0001")
+
+    def one_waits() -> bool:
+        [successor] = shell.cluster.run("squeue", "-h", "-n", name, "-o", "%T %r").splitlines()
+        return successor == "PENDING BeginTime"
+
+    shell.cluster.wait("its successor to wait for the next day", one_waits)
+    shell.cluster.drained(60.0)
