@@ -30,6 +30,12 @@ def evaluate(options: Namespace) -> int:
         return holdout(options)
     if options.beside:
         raise UserError("--beside is of --holdout")
+    for given in options.overrides:
+        if not (options.slurm and given.startswith("cluster")):
+            raise UserError(
+                f"--set {given}: it is for fields of cluster, beside --slurm; arguments of an"
+                " environment are given by --kwargs"
+            )
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.evaluation.slurm import slurm_config
     from hpcpod.run.preflight import site_for

@@ -136,6 +136,8 @@ def test_bad_words_are_a_sentence_each(folder: Path, capsys: pytest.CaptureFixtu
         (["--wrapper", "{a: {}, b: {}}"], "each wrapper is a path"),
         (["--csv", a], "is there already"),
         (["--top", "2"], "is one policy"),
+        (["--set", "cluster.partition=cpu"], "is for fields of cluster, beside --slurm"),
+        (["--slurm", "--set", "env.kwargs.g=9"], "an environment are given by --kwargs"),
         (["--seeds", "4294967295"], "seeds are from 0"),
     ):
         assert why in refusal(capsys, "evaluate", a, *words)
