@@ -286,6 +286,11 @@ class TradingStream:
         least = RETURNS + LOST_DAILY * _daily(panels[0])
         scored = max(round(self._share * (judged - first)), self._task.embargo + least)
         if judged - scored - first < least:
+            if first:
+                raise UserError(
+                    f"ct.kwargs: a window of {self._window} sessions is too short to score pods on"
+                    f" ({scored}) and to train on (at least {least})"
+                )
             raise UserError(
                 f"{panels[0].card.source} has {len(dates)} sessions, too few to train on, to score"
                 f" pods on ({scored}) and to judge on ({count})"

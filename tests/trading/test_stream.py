@@ -354,3 +354,10 @@ def test_a_panel_that_is_too_short_is_a_sentence(tmp_path: Path) -> None:
     grow(file, 12)
     with pytest.raises(UserError, match="has 12 sessions, too few to train on"):
         stream(file).look(None, 1)
+
+
+def test_a_window_that_is_too_short_is_a_sentence_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 60)
+    with pytest.raises(UserError, match="a window of 7 sessions is too short to score pods on"):
+        stream(file, window=7, selection=0.9).look(None, 1)
