@@ -86,6 +86,22 @@ def test_promise_of_a_small_budget_the_default_delivers_what_the_best_rule_does(
     assert auto.value > best.value - max(noise, 0.03 * best.value)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["late", "trap", "brittle", "rare failures"])
+def test_promise_of_a_small_budget_no_other_generator_or_updater_delivers_more(name: str) -> None:
+    runs, delivered = Settings(6), "true score delivered"
+    others = [
+        *(replace(runs, generator=generator) for generator in ("random_search", "ranking")),
+        *(replace(runs, updater=updater) for updater in ("welch_gate", "ranking")),
+    ]
+    default, *rest = (
+        budget.outcome(budget.EVERY[name], "auto", False, played)[delivered]
+        for played in (runs, *others)
+    )
+    best = max(rest, key=lambda number: number.value)
+    assert default.value > best.value - 3 * math.hypot(best.error, default.error)
+
+
 @pytest.mark.parametrize("faster", [1.5, 4.0])
 def test_promise_of_equal_pods_on_a_fast_node_few_are_replaced(faster: float) -> None:
     numbers = fast_node.numbers(8, faster, Settings(80))
