@@ -8,6 +8,7 @@ zone or an offset, whichever: their sessions are those of the exchange.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -241,13 +242,18 @@ def write_table(table: Any, path: str | Path) -> None:
     file = Path(path)
     if not is_bars(file):
         raise UserError(f"can't write {path}: bars go to .parquet, .csv or .csv.gz")
+    new = file.with_name(f".new-{file.name}")  # a full disk left the first half of the bars
     try:
         if _is_parquet(file):
-            table.to_parquet(file, index=False)
+            table.to_parquet(new, index=False)
         else:
-            table.to_csv(file, index=False)
+            table.to_csv(new, index=False)
+        new.replace(file)
     except OSError as error:
         raise UserError(f"can't write {path}: {error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 def universe(panel: MarketPanel, path: str | Path) -> MarketPanel:

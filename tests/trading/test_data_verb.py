@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,23 @@ def test_a_synthetic_market_comes_back_from_its_file(
     assert panel.extra["signal"] == pytest.approx(made.extra["signal"])
     assert main(["data", "synth", str(path), *SETS]) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["bars.parquet", "bars.csv"])
+def test_bars_that_the_disk_has_no_room_for_leave_the_file_as_it_was(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    assert main(["data", "synth", str(path), *SETS]) == 0
+    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        more = ["--set", "days=60", "--set", "minutes=39", "--overwrite"]
+        assert main(["data", "synth", str(path), *more]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"can't write {path}: " in capsys.readouterr().err
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_source_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
