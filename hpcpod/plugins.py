@@ -44,11 +44,13 @@ def known(group: str) -> list[str]:
 
 
 def _path_of(group: str, name: str) -> str:
-    """The dotted path behind a name.
+    """The dotted path behind a name; a path is its own.
 
     Raises:
         UnknownPlugin: there is none.
     """
+    if ":" in name:
+        return name
     if name not in _paths_of(group):
         _paths_of.cache_clear()
     if name not in _paths_of(group):
@@ -82,10 +84,9 @@ def find(group: str, name: str) -> None:
     Raises:
         UnknownPlugin: nothing does.
     """
-    if ":" in name:
-        load(name)
-    else:
-        _path_of(group, name)
+    path = _path_of(group, name)
+    if path == name:
+        load(path)
 
 
 def resolve(group: str, name: str) -> Any:
@@ -94,7 +95,21 @@ def resolve(group: str, name: str) -> Any:
     Raises:
         UnknownPlugin: nothing answers to ``name``, or the path can't be imported.
     """
-    return load(name if ":" in name else _path_of(group, name))
+    return load(_path_of(group, name))
+
+
+def config_of(name: str) -> Any:
+    """The class of an agent's hyperparameters, or None. Those of our agents need no torch.
+
+    Raises:
+        UnknownPlugin: as ``resolve``.
+    """
+    path = _path_of("agents", name)
+    module, _, agent = path.partition(":")
+    if module.startswith("hpcpod.agents."):
+        with contextlib.suppress(UnknownPlugin):
+            return load(f"hpcpod.agents.configs:{agent}Config")
+    return getattr(load(path), "Config", None)
 
 
 def _unknown(group: str, name: str) -> UnknownPlugin:

@@ -5,80 +5,20 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, h_term, networks, offpolicy
+from hpcpod.agents import networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.configs import ActorCriticConfig
 from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.schedules import RateConfig
-from hpcpod.config.space import Choice, LogUniform
 from hpcpod.envs.vec_env import Box, EnvSpec, State
-
-
-@dataclass(frozen=True)
-class ActorCriticConfig(RateConfig):
-    """Hyperparameters of an actor-critic that learns from a replay buffer.
-
-    Ranges of ``search`` hold what rl-baselines3-zoo has tuned (hyperparams/sac.yml, td3.yml).
-    """
-
-    # zoo, tuned: 3e-4 to 1e-3 (Pendulum)
-    learning_rate: float = field(default=3e-4, metadata={"search": LogUniform(1e-4, 3e-3)})
-    """Step size of Adam, for all that is learned."""
-    gamma: float = field(
-        default=0.99, metadata={"near_one": True, "search": Choice((0.95, 0.98, 0.99, 0.995))}
-    )
-    """Discount factor, in [0, 1]."""
-    # zoo, tuned: 0.005 to 0.02 (BipedalWalker)
-    tau: float = field(default=0.005, metadata={"search": Choice((0.005, 0.01, 0.02))})
-    """Share of the way that the target networks move to the online ones each time, in (0, 1]."""
-    buffer_size: int = 1_000_000
-    """Transitions that the replay buffer holds, over all environments."""
-    batch_size: int = field(default=256, metadata={"search": Choice((128, 256))})
-    """Transitions in one gradient update."""
-    learning_starts: int = field(default=1_000, metadata={"initial": True})  # rl-zoo: 10,000
-    """Transitions to collect, by random actions, before the first gradient update, or as many as
-    the buffer holds; each of a pod's ranks its own. A copy that inherits fewer waits for them."""
-    noise_memory: int = field(default=1_024, metadata={"absent": 1})
-    """Steps over which exploration's noise is correlated at most: pink noise, which reaches what
-    noise that forgets at once never does (``agents/noise.py``). 1: white noise, as in the papers
-    of SAC and TD3."""
-    # others update once after each step of their one environment
-    horizon: int = field(default=16, metadata={"search": Choice((4, 8, 16))})
-    """Steps of each environment between two rounds of gradient updates."""
-    updates_per_step: float = field(default=1.0, metadata={"search": Choice((0.25, 0.5, 1.0))})
-    """Gradient updates for each transition collected, over all environments."""
-    critics: int = field(default=2, metadata={"structural": True})
-    """Critics whose smallest value counts."""
-    hidden: int = field(default=256, metadata={"structural": True})
-    """Units of each hidden layer."""
-    layers: int = field(default=2, metadata={"structural": True})
-    """Hidden layers of the policy, and as many of each critic."""
-    h_term: float = 0.0
-    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
-    h_steps: int = 4
-    """Steps in a run of the Hamiltonian term."""
-    normalize_obs: bool = field(default=False, metadata={"structural": True})
-    """Scale vector observations by their running mean and variance."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.each(self, checks.positive, "tau updates_per_step")
-        checks.each(self, checks.fraction, "gamma tau")
-        checks.at_least("learning_starts", self.learning_starts, 0)
-        checks.each(self, checks.at_least, "buffer_size batch_size noise_memory horizon critics", 1)
-        checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
-        checks.shape(self.hidden, self.layers)
-        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
-
 
 C = TypeVar("C", bound=ActorCriticConfig)
 

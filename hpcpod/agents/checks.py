@@ -9,6 +9,8 @@ WIDEST = 8192
 """Units of a hidden layer: twice as many take eight times as long to be made orthogonal."""
 DEEPEST = 64
 """Hidden layers."""
+MOST_H_STEPS = 64
+"""Steps of a Hamiltonian term: a product of more densities is beyond its limits anyway."""
 
 
 def each(config: object, check: Callable[..., None], names: str, *limits: float) -> None:
@@ -29,11 +31,11 @@ def at_most(name: str, value: float, most: float) -> None:
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
-def h_term(weight: float, steps: int, most: int) -> None:
+def h_term(weight: float, steps: int) -> None:
     """Refuse a Hamiltonian term of impossible weight or length (ValueError)."""
     at_least("h_term", weight, 0)
     at_least("h_steps", steps, 1)
-    at_most("h_steps", steps, most)
+    at_most("h_steps", steps, MOST_H_STEPS)
 
 
 def shape(hidden: int, layers: int) -> None:

@@ -9,114 +9,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, networks, offpolicy
+from hpcpod.agents import networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.configs import DQNConfig as DQNConfig
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.imitation import margin_slope
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.schedules import RateConfig
-from hpcpod.config.space import Choice, LogUniform
 from hpcpod.envs.vec_env import Discrete, EnvSpec, State
-
-MOST_STEPS = 100
-"""Steps of one target: each is a pass over the batch."""
-
-
-@dataclass(frozen=True)
-class DQNConfig(RateConfig):
-    """Hyperparameters of DQN.
-
-    By default a step size that falls and targets of three steps: without them seeds that had
-    reached 500 on CartPole-v1 fell back (benchmarks/RESULTS.md).
-    Ranges of ``search`` hold what rl-baselines3-zoo has tuned for classic control
-    (hyperparams/dqn.yml), and those settings' neighbours.
-    """
-
-    # zoo, tuned: 6.3e-4 (Acrobot, LunarLander) to 4e-3 (MountainCar)
-    learning_rate: float = field(default=5e-4, metadata={"search": LogUniform(1e-4, 4e-3)})
-    """Step size of Adam."""
-    anneal: bool = field(default=True, metadata={"absent": False})
-    """See ``RateConfig``; here it does, unless told otherwise."""
-    gamma: float = field(
-        default=0.99, metadata={"near_one": True, "search": Choice((0.95, 0.98, 0.99, 0.995))}
-    )
-    """Discount factor, in [0, 1]."""
-    buffer_size: int = 100_000
-    """Transitions that the replay buffer holds, over all environments."""
-    batch_size: int = field(default=128, metadata={"search": Choice((64, 128, 256))})
-    """Transitions in one gradient update."""
-    learning_starts: int = field(default=1_000, metadata={"initial": True})
-    """Transitions to collect before the first gradient update, or as many as the buffer holds; each
-    of a pod's ranks its own. A copy that inherits fewer waits for them."""
-    horizon: int = field(default=4, metadata={"search": Choice((4, 8, 16))})
-    """Steps of each environment between two rounds of gradient updates."""
-    # by half as many LunarLander ended at -21 and -1, not 216 and 199
-    updates_per_step: float = field(default=0.5, metadata={"search": Choice((0.25, 0.5, 1.0))})
-    """Gradient updates for each transition collected, over all environments."""
-    updates_per_iteration: int = 0  # with 8 times the environments 1/8 for a transition
-    """Gradient updates in each round of them, whatever was collected; 0: ``updates_per_step``."""
-    # zoo, tuned: after 10 (CartPole) to 600 (MountainCar) steps of its one environment
-    target_interval: int = field(default=250, metadata={"search": Choice((64, 125, 250, 500))})
-    """Gradient updates between two updates of the target network."""
-    tau: float = 1.0
-    """Share of the way that the target network moves to the online one, in (0, 1]; 1 copies it."""
-    epsilon_start: float = field(default=1.0, metadata={"initial": True})
-    """Share of random actions at the first step of a pod that begins from scratch."""
-    # zoo, tuned: 0.04 (CartPole) to 0.1
-    epsilon_end: float = field(default=0.05, metadata={"search": Choice((0.02, 0.05, 0.1))})
-    """Share of random actions that is left in the end."""
-    epsilon_fraction: float = 0.1
-    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]: of
-    what is left of it when a pod begins from scratch. A copy goes on where its parent's falls. As
-    ``anneal`` it waits for the second round where ``stop.minutes`` alone limit the run."""
-    epsilon_steps: int = 0
-    """Environment steps of experience in which it falls instead, those of a copy's ancestors
-    included; 0: see ``epsilon_fraction``."""
-    double: bool = True
-    """Choose the next action by the online network and value it by the target network."""
-    dueling: bool = field(default=False, metadata={"structural": True})
-    """Split the network into the state's value and the actions' advantages."""
-    n_steps: int = field(default=3, metadata={"search": Choice((1, 3, 5))})
-    """Steps of reward in a target before the target network values the rest."""
-    priority_exponent: float = field(default=0.0, metadata={"structural": True})
-    """Draw transitions in proportion to their errors to this power, in [0, 1]; 0: all alike.
-    The errors of a group of updates count from the next group on."""
-    priority_beta: float = 0.4
-    """Share of the bias of such drawing that importance weights correct at first, in [0, 1]."""
-    priority_beta_steps: int = 0
-    """Environment steps of experience in which that rises to 1, linearly; 0: the run's budget (see
-    ``anneal``)."""
-    max_grad_norm: float = 10.0
-    """The gradient is scaled down to this Euclidean norm; 0 leaves it."""
-    hidden: int = field(default=128, metadata={"structural": True})
-    """Units of each hidden layer."""
-    layers: int = field(default=2, metadata={"structural": True})
-    """Hidden layers."""
-    normalize_obs: bool = field(default=False, metadata={"structural": True})
-    """Scale vector observations by their running mean and variance."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.each(self, checks.positive, "tau updates_per_step")
-        checks.each(self, checks.fraction, "gamma tau epsilon_start epsilon_end epsilon_fraction")
-        checks.each(self, checks.fraction, "priority_exponent priority_beta")
-        checks.each(
-            self, checks.at_least, "buffer_size batch_size horizon target_interval n_steps", 1
-        )
-        checks.at_most("n_steps", self.n_steps, MOST_STEPS)
-        checks.shape(self.hidden, self.layers)
-        checks.each(self, checks.at_least, "learning_starts updates_per_iteration max_grad_norm", 0)
-        checks.each(self, checks.at_least, "epsilon_steps priority_beta_steps", 0)
 
 
 class DQN(offpolicy.OffPolicyAgent):

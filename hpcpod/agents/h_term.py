@@ -30,8 +30,6 @@ _SHARE = 8
 """One run in so many is among the best: theirs keeps the upper 2⁻³."""
 _LOWEST, _HIGHEST = -16.0, 2.0
 """Limits at which a product's logarithm is cut."""
-MOST_STEPS = 64
-"""K at most: a product of more densities is beyond these limits anyway."""
 
 
 def candidates(batch_size: int, steps: int) -> int:

@@ -21,8 +21,6 @@ _GATHERED = 16_384
 """Transitions that are gathered at once at most: 64 batches of 256."""
 _GATHERED_NUMBERS = 2**22
 """Numbers of their observations: wide ones and images are gathered fewer at a time."""
-MOST_CRITICS = 64
-"""Critics of one agent."""
 
 
 class OffPolicyAgent(GradientAgent):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hpcpod.agents import checks, h_term
+from hpcpod.agents import checks
 from hpcpod.agents.schedules import RateConfig
 from hpcpod.config.space import Choice, LogUniform
 
@@ -101,7 +101,7 @@ class PPOConfig(RateConfig):
         checks.each(self, checks.at_least, "value_clip entropy value_coef target_kl", 0)
         checks.each(self, checks.at_least, "epochs minibatch_size horizon noise_memory", 1)
         checks.shape(self.hidden, self.layers)
-        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
+        checks.h_term(self.h_term, self.h_steps)
         checks.one_of("activation", self.activation, ("tanh", "relu"))
         if not math.isfinite(self.log_std_init):
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, h_term, offpolicy
-from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
+from hpcpod.agents import h_term, offpolicy
+from hpcpod.agents.actor_critic import ActorCritic
 from hpcpod.agents.base import Metrics
+from hpcpod.agents.configs import SACConfig as SACConfig
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import SquashedGaussian
 from hpcpod.agents.imitation import squared_distance
@@ -19,25 +19,6 @@ from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
-
-
-@dataclass(frozen=True)
-class SACConfig(ActorCriticConfig):
-    """Hyperparameters of SAC; the defaults are the paper's (table 1), but for what it lacks."""
-
-    temperature: float = 0.0
-    """Weight of the policy's entropy beside the reward; 0 learns it."""
-    temperature_init: float = field(default=1.0, metadata={"initial": True})
-    """First value of a learned temperature."""
-    target_entropy: float = -1.0
-    """Entropy that a learned temperature steers to, in nats for each number of an action."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.positive("temperature_init", self.temperature_init)
-        checks.at_least("temperature", self.temperature, 0)
-        if not math.isfinite(self.target_entropy):
-            raise ValueError(f"target_entropy must be finite, got {self.target_entropy}")
 
 
 class Temperature(nn.Module):

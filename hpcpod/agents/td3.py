@@ -6,64 +6,24 @@ DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is the case of one critic, no smo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hpcpod.agents import checks, h_term, offpolicy
-from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
+from hpcpod.agents import h_term, offpolicy
+from hpcpod.agents.actor_critic import ActorCritic
 from hpcpod.agents.base import Metrics
+from hpcpod.agents.configs import DDPGConfig as DDPGConfig
+from hpcpod.agents.configs import TD3Config as TD3Config
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import shaped
 from hpcpod.agents.imitation import squared_distance
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
-from hpcpod.config.space import Choice
 from hpcpod.envs.vec_env import EnvSpec, State
-
-
-@dataclass(frozen=True)
-class TD3Config(ActorCriticConfig):
-    """Hyperparameters of TD3; the defaults are those of the authors' code, but for
-    ``learning_starts`` (25,000 is more than a short task takes) and the noise: theirs, white and of
-    0.1, never finds a reward that takes a hundred steps of pushing.
-    """
-
-    # 0.1 left two of three seeds standing still on MountainCarContinuous, 0.5 none.
-    exploration_noise: float = field(
-        default=0.5, metadata={"search": Choice((0.1, 0.2, 0.5, 1.0, 5.0))}
-    )
-    """Standard deviation of the noise that is added to actions in [-1, 1] when exploring."""
-    target_noise: float = 0.2
-    """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""
-    target_noise_clip: float = 0.5
-    """Greatest size of that noise: it is cut to this."""
-    policy_delay: int = 2
-    """Updates of the critics for each one of the policy and of the target networks."""
-    h_term: float = 0.0
-    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none.
-    The policy, which has no density, counts as a normal distribution of width 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.each(self, checks.at_least, "exploration_noise target_noise target_noise_clip", 0)
-        checks.at_least("policy_delay", self.policy_delay, 1)
-
-
-@dataclass(frozen=True)
-class DDPGConfig(TD3Config):
-    """Hyperparameters of DDPG: TD3's, without what TD3 has added."""
-
-    target_noise: float = 0.0
-    """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""
-    policy_delay: int = 1
-    """Updates of the critic for each one of the policy and of the target networks."""
-    critics: int = field(default=1, metadata={"structural": True})
-    """Critics whose smallest value counts."""
 
 
 class TD3(ActorCritic[TD3Config]):

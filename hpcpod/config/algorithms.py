@@ -1,7 +1,7 @@
 """The search space of each algorithm: the agent's own ``Config`` and the run's ranges, as one.
 
-This is the one place of the configuration that loads the agents' modules, and with them
-torch: at launch, never for ``status``.
+This is the one place of the configuration that loads the modules of a user's own agents, and with
+them torch: at launch, never for ``status``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
 from hpcpod.config.synonyms import meant_elsewhere
 from hpcpod.errors import ConfigError, UnknownPlugin, in_words
-from hpcpod.plugins import resolve
+from hpcpod.plugins import config_of
 
 
 def resolve_algorithms(
@@ -55,7 +55,7 @@ def search_space(name: str, *, continuous: bool) -> AlgorithmSpace:
     Raises:
         UnknownPlugin: there is no such agent.
     """
-    cls: Any = resolve("agents", name).Config
+    cls: Any = config_of(name)
     declared = {field.name: field.metadata for field in dataclasses.fields(cls)}
     ranges = {
         key: meta["search"]
@@ -69,7 +69,7 @@ def search_space(name: str, *, continuous: bool) -> AlgorithmSpace:
 def _space(name: str, given: Mapping[str, Value], problems: list[str]) -> AlgorithmSpace | None:
     path = f"agents.{name}"
     try:
-        cls: Any = getattr(resolve("agents", name), "Config", None)
+        cls: Any = config_of(name)
     except UnknownPlugin as error:
         problems.append(f"population.algorithms.{name}: {error}")
         return None

@@ -78,7 +78,7 @@ def _named(known: Mapping[str, Schema], path: Schema) -> Schema:
 def _agent(name: str) -> Schema:
     """The hyperparameters of an agent; any where it can't be loaded."""
     try:
-        config = plugins.resolve("agents", name).Config
+        config = plugins.config_of(name)
     except UnusablePlugin:
         return _schema(Mapping[str, Value])
     return _section(config, _hyperparameter)

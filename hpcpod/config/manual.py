@@ -41,7 +41,7 @@ def _agent(name: str) -> Iterator[str]:
     """The hyperparameters of an agent, or why there are none."""
     path = f"agents.{name}"
     try:
-        config = plugins.resolve("agents", name).Config
+        config = plugins.config_of(name)
     except UnusablePlugin as error:
         yield f"{path}\n{_indented(str(error))}"
         return
@@ -63,7 +63,7 @@ def meanings(agents: Iterable[str]) -> dict[str, str]:
     agents, by path."""
     found = dict(_meanings(RunConfig, ""))
     for name in agents:
-        config = plugins.resolve("agents", name).Config
+        config = plugins.config_of(name)
         found[f"agents.{name}"] = _first_sentence(inspect.cleandoc(config.__doc__ or ""))
         found |= _meanings(config, f"agents.{name}")
     return found

@@ -95,18 +95,6 @@ def refusals(name: str) -> Iterator[None]:
             raise UserError(f"{name} can't be made: {in_words(error)}") from error
 
 
-def check_registered(env: str) -> None:
-    """See that gymnasium knows an id; nothing is made and no module imported.
-
-    Raises:
-        UserError: it doesn't.
-    """
-    try:
-        gym.spec(env)
-    except gym.error.Error as error:
-        raise UserError(f"{env} can't be made: {one_line(error)}") from error
-
-
 def name_of(source: object) -> str:
     """The id that stands in the spec and in messages."""
     if isinstance(source, str):

@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import autotune, gymnasium_make, time_limit, torch_envs
+from hpcpod.envs import autotune, time_limit
 from hpcpod.envs.backend import Wanted
 from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.mujoco.tasks import WARP_ROOM
@@ -108,17 +108,3 @@ def backend_of(env: EnvConfig) -> str:
 def processes_of(env: VecEnv) -> int:
     """The number of processes that step a batch; 1: one, this or another Python's."""
     return env.processes if isinstance(env, ProcessVecEnv | RemoteVecEnv) else 1
-
-
-def check_known(env: str, backend: str = "auto") -> None:
-    """See that an environment exists, as far as that can be seen without making it.
-
-    Of a path, and of what another backend makes, nothing can be seen.
-
-    Raises:
-        UserError: the backend, gymnasium or torch, knows no such environment.
-    """
-    if backend in ("auto", "gymnasium") and ":" not in env:
-        gymnasium_make.check_registered(env)
-    if backend == "torch":
-        torch_envs.check_known(env)

@@ -262,7 +262,7 @@ def _task(
     if probe:
         return supervisor.probe(config)
     try:
-        return resolve_algorithms(config), None, unknown_env(config)  # loads torch
+        return resolve_algorithms(config), None, unknown_env(config)
     except ConfigError as error:
         return {}, None, [*error.problems, *unknown_env(config)]
 
@@ -392,6 +392,6 @@ def unknown_env(config: RunConfig) -> list[str]:
     """The problem of an environment that is not known here, without making one."""
     if config.env.python is not None or config.program is not None:
         return []  # an interpreter that may know others, or no environment of ours
-    from hpcpod.envs.make import check_known  # loads torch
+    from hpcpod.envs.known import check_known  # loads gymnasium
 
     return _refusal("env.id", check_known, config.env.id, config.env.backend)

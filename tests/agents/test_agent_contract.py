@@ -151,7 +151,9 @@ def own_spec(name: str, observation: Space | None = None, num_envs: int = 2) -> 
 
 @each_agent
 def test_its_registered_name_finds_it(name: str) -> None:
-    assert plugins.resolve("agents", name).__name__ == name.upper()
+    found = plugins.resolve("agents", name)
+    assert found.__name__ == name.upper()
+    assert plugins.config_of(name) is found.Config
 
 
 @each_agent

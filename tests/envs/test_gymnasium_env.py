@@ -15,7 +15,8 @@ import torch
 from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.gymnasium_make import Wrapper
-from hpcpod.envs.make import check_known, make_env
+from hpcpod.envs.known import check_known
+from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import (
     Box,
     Discrete,

@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.make import check_known, make_env
+from hpcpod.envs.known import check_known
+from hpcpod.envs.make import make_env
 from hpcpod.envs.torch_envs import CLASSIC, DYNAMICS, Batch, TorchVecEnv, transition
 from hpcpod.envs.vec_env import Discrete, State, Step, episode_seed, random_seeds
 from hpcpod.errors import ConfigError, Diverged, UnusableWrapper, UserError

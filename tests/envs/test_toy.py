@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs import seeding
-from hpcpod.envs.make import check_known, make_env
+from hpcpod.envs.known import check_known
+from hpcpod.envs.make import make_env
 from hpcpod.envs.torch_envs import TOYS, TorchVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, episode_seed, random_seeds
 from hpcpod.errors import UserError

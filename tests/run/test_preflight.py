@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -81,6 +82,18 @@ def test_an_agent_that_will_not_do_is_named_by_its_path(
     words = ("--set", "agents={}", "--set", f"population.algorithms={{'{agent}': 1}}")
     long = ("--set", "round.env_steps=1000")
     assert problem(capsys, "validate", "good.yaml", *words, *long).startswith(said)
+
+
+def test_without_a_probe_no_torch_is_loaded(home: Path) -> None:
+    every = dict.fromkeys(plugins.known("agents"), 1)
+    places = {"population.algorithms": json.dumps(every), "population.pods.max": len(every)}
+    given = [word for place, value in places.items() for word in ("--set", f"{place}={value}")]
+    words = ["validate", "good.yaml", "--no-probe", *given]
+    code = (
+        "import sys; from hpcpod.cli.parser import main;"
+        f"sys.exit(main({words}) or 'torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

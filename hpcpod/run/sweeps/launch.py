@@ -122,7 +122,7 @@ def _resolved(
     problems: list[list[str]] = []
     for config in configs:
         try:
-            spaces.append(resolve_algorithms(config))  # loads torch
+            spaces.append(resolve_algorithms(config))
             problems.append([])
         except ConfigError as error:
             spaces.append({})
