@@ -68,9 +68,12 @@ class AgentContract:
     @pytest.fixture(autouse=True)
     def _environments(self) -> Iterator[None]:
         self._open: list[VecEnv] = []
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as in a pod: several spin beside busy neighbours
         set_deterministic(self.device != "cpu")  # as a run with ``pod.deterministic``
         yield
         set_deterministic(False)
+        torch.set_num_threads(threads)
         for env in self._open:
             env.close()
 
