@@ -18,6 +18,7 @@ from hypothesis import settings
 
 import hpcpod
 from hpcpod._gpus import visible_gpus
+from hpcpod.pod.ipc.commands import CALM
 from hpcpod.pod.trial import supervisor
 from tests.support.command_line import GOOD
 from tests.support.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
@@ -29,6 +30,10 @@ settings.load_profile("hpcpod")
 
 # Read when cuBLAS is first used, which may be in a test that does not ask for equal bits.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+# As in a pod, for each process that a test starts: beside busy neighbours some of those with two
+# threads spun for ten times the processor time of their work.
+os.environ.update({**CALM, **os.environ})
 
 # A shell starts what it puts into the background with Ctrl-C ignored, and so would all that tests
 # start.
