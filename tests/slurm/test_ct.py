@@ -98,7 +98,7 @@ def test_a_job_that_is_preempted_while_it_trains_ends_its_cycle_once_and_has_one
     shell.cluster.wait("a checkpoint inside the round", at_work, 120)
     shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
                       "--wrap", "sleep 1")  # fmt: skip
-    shell.cluster.wait("the end of its cycle", lambda: first not in shell.jobs(), 120)
+    shell.cluster.wait("the end of its cycle", lambda: first not in shell.jobs(), 240)
     job = shell.cluster.run("scontrol", "show", "job", first)
     assert "Restarts=1" in job and "JobState=COMPLETED" in job
     logs = "".join(each.read_text() for each in (path / "logs").glob("*.log"))

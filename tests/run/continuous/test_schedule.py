@@ -64,6 +64,17 @@ def test_a_job_submits_its_successor_again_if_the_scheduler_was_away_and_it_was_
     assert done.stdout.split() == ["submit", "work", "submit"][: asked + 1]
 
 
+def test_a_job_that_is_given_no_step_any_more_comes_back(tmp_path: Path) -> None:
+    text = re.sub(r"^.*--submit$", "true", script(registry(tmp_path), "slots"), flags=re.MULTILINE)
+    asked = tmp_path / "asked"
+    stubs = (
+        "SLURM_JOB_ID=7\nsrun() { return ${SLURM_EXIT_ERROR:-1}; }\n"
+        f"squeue() {{ echo RUNNING:None; }}\nscontrol() {{ echo $* >{asked}; }}\n"
+    )
+    done = subprocess.run(["bash"], input=stubs + text, text=True, check=False)
+    assert (done.returncode, asked.read_text()) == (0, "requeue 7\n")
+
+
 def test_where_slots_are_no_jobs_of_their_own_they_have_their_cores_in_it(tmp_path: Path) -> None:
     made = registry(tmp_path, cluster={"slots": 3}, resources={"cpus_per_pod": 2})
     assert "#SBATCH --cpus-per-task=6" in script(made, "slots")
