@@ -112,18 +112,19 @@ def _fill(table: Any, path: str | Path) -> None:
     """Give a file of closes alone its other fields, and see that each is of numbers."""
     import pandas as pd
 
-    for name in FIELDS:
-        if name not in table:
-            table[name] = np.inf if name == "volume" else table["close"]
-    for name in FIELDS:
+    there = [name for name in FIELDS if name in table]
+    for name in there:
         if all(isinstance(each, Decimal) for each in table[name].dropna()):
             table[name] = table[name].astype(float)
         if len(table) and table[name].dtype.kind not in "fiu":
             bad = pd.to_numeric(table[name], errors="coerce").isna() & table[name].notna()
             row = int(bad.to_numpy().argmax())
             raise UserError(
-                f"{path}: row {row + 1}: {name} is {table[name].iloc[row]!r}, no number"
+                f"{path}: row {row + 1}: {name} is {str(table[name].iloc[row])!r}, no number"
             )
+    for name in FIELDS:
+        if name not in there:
+            table[name] = np.inf if name == "volume" else table["close"]
 
 
 def is_bars(name: str | Path) -> bool:
@@ -159,9 +160,12 @@ def _csv(file: Path) -> Any:
     names = pd.read_csv(file, nrows=0).columns
     tickers = [each for each in names if each.strip().lower() in NAMES["ticker"]]
     left_out = {each: [""] if each in tickers else MISSING for each in names}
-    return pd.read_csv(
+    table = pd.read_csv(
         file, dtype=dict.fromkeys(tickers, str), keep_default_na=False, na_values=left_out
     )
+    if not isinstance(table.index, pd.RangeIndex):  # every value stood below the next name
+        raise ValueError("its rows have more values than its first line has names")
+    return table
 
 
 def _long(wide: Any, path: str | Path) -> Any:

@@ -207,6 +207,25 @@ def test_decimals_are_numbers_and_a_missing_number_is_missing(tmp_path: Path) ->
         read_bars(written(tmp_path, table, "n.parquet"))
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("2021-11-24,A,11,5\n2021-11-26,A,12,6", "more values than its first line has names"),
+        ("2021-11-24,A,11,\n2021-11-26,A,12,", "more values than its first line has names"),
+        ("2021-11-24,A,11,5,6\n2021-11-26,A,12", "more values than its first line has names"),
+        ('2021-11-24,A,"1,101"', "row 1: close is '1,101', no number"),
+        ("2021-11-24,A,True", "row 1: close is 'True', no number"),
+    ],
+)
+def test_values_without_a_name_and_closes_that_are_none_are_told(
+    tmp_path: Path, rows: str, said: str
+) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text(f"date,ticker,close\n{rows}\n")
+    with pytest.raises(UserError, match=said):
+        read_bars(path)
+
+
 def test_semicolons_are_told(tmp_path: Path) -> None:
     bars().to_csv(path := tmp_path / "bars.csv", sep=";", index=False)
     with pytest.raises(UserError, match="separated by semicolons"):
