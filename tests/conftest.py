@@ -33,7 +33,9 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 # As in a pod, for each process that a test starts: beside busy neighbours some of those with two
 # threads spun for ten times the processor time of their work.
-os.environ.update({**CALM, **os.environ})
+# NumPy's threads spin for 25 ms after each product, by default: in one loop of small ones that was
+# twelve times the processor time of the products.
+os.environ.update({**CALM, "OPENBLAS_THREAD_TIMEOUT": "4", **os.environ})
 
 # A shell starts what it puts into the background with Ctrl-C ignored, and so would all that tests
 # start.
