@@ -93,7 +93,7 @@ def _synthetic(arguments: dict[str, Any]) -> list[MarketPanel]:
             raise UserError(f"trading: {name} is a whole number from {least}, got {value!r}")
     try:
         return [SyntheticMarket(seed=seed + i, **arguments).panel() for i in range(count)]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, MemoryError) as error:
         raise UserError(f"a synthetic market of {arguments} can't be made: {error}") from error
 
 
