@@ -48,6 +48,7 @@ FEATURES = ["signal", "macd", "percent_b", "rsi_30", "cci_30", "dx_30", "sma_30"
 TASK: dict[str, Any] = {
     "features": FEATURES, "sessions": 40, "selection": 0.7, "holdout": 0.75, "embargo": 1,
 }  # fmt: skip
+EQUAL = "hpcpod's PPO, FinRL's account"
 OWN: Mapping[str, Any] = {
     "gamma": PPO["gamma"], "learning_rate": PPO["learning_rate"],
     "batch_size": PPO["minibatch_size"], "n_steps": 2048,
@@ -204,18 +205,18 @@ class Account:
     def words(self) -> str:
         own, rival = (performance(np.cumprod([1.0, *(1 + m)])) for m in (self.moves, self.rival))
         return (
-            f"{self.arm}, market {self.seed}: {lead([self])}, return {own.cumulative_return:+.1%}"
-            f" and {rival.cumulative_return:+.1%}, Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f}"
-            f" and {rival.sharpe:.2f} ± {rival.sharpe_error:.2f}; {self.steps:,} steps in"
-            f" {self.spent:.0f} core s"
+            f"{self.arm}, market {self.seed}: {lead([self])} against buy-and-hold, return"
+            f" {own.cumulative_return:+.1%} and {rival.cumulative_return:+.1%}, Sharpe"
+            f" {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f} ±"
+            f" {rival.sharpe_error:.2f}; {self.steps:,} steps in {self.spent:.0f} core s"
         )
 
 
 def lead(accounts: Iterable[Account]) -> str:
-    """The lead over buy-and-hold, over all days of some accounts."""
+    """The lead over their rivals, over all days of some accounts."""
     apart = np.concatenate([gaps(each.moves, each.rival) for each in accounts])
     mean, low, high = stationary_bootstrap(apart)
-    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}] bp a day against buy-and-hold"
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}] bp a day"
 
 
 def timed(train: Callable[[int], Any], probe: int, seconds: float) -> tuple[Any, int, float]:
@@ -304,7 +305,7 @@ def arms(peers: Path, hmax: int) -> dict[str, Callable[[Path, int, float], Accou
         "a rule by the signal's sign, FinRL's account": partial(rule, of_finrl),
         "the same, hpcpod's account": partial(rule, own),
         "FinRL's PPO": partial(theirs, peers, "ppo", {}, hmax),
-        "hpcpod's PPO, FinRL's account": partial(ours, of_finrl),
+        EQUAL: partial(ours, of_finrl),
         "hpcpod's PPO, its own account": partial(ours, own),
         "FinRL's A2C": partial(theirs, peers, "a2c", {}, hmax),
         "FinRL's PPO, hpcpod's hyperparameters": partial(theirs, peers, "ppo", OWN, hmax),
@@ -330,9 +331,17 @@ def agents(peers: Path, hmax: int, seeds: int, seconds: float, at_once: int) -> 
     jobs = [(arm, seed) for arm in arms(peers, hmax) for seed in range(1, seeds + 1)]
     with ProcessPoolExecutor(at_once, get_context("spawn")) as pool:
         found = [pool.submit(one, peers, hmax, *job, seconds) for job in jobs]
-        accounts = [each.result() for each in found]
-    for arm in arms(peers, hmax):
-        print(f"all markets, {arm}: {lead(each for each in accounts if each.arm == arm)}")
+        summed([each.result() for each in found])
+
+
+def summed(accounts: list[Account]) -> None:
+    """Tell each arm over all markets, and hpcpod's PPO in FinRL's account less it."""
+    arms = {name: [each for each in accounts if each.arm == name]
+            for name in dict.fromkeys(each.arm for each in accounts)}  # fmt: skip
+    equal = arms[EQUAL]
+    for arm, own in arms.items():
+        gap = lead(replace(a, rival=b.moves) for a, b in zip(equal, own, strict=True))
+        print(f"all markets, {arm}: {lead(own)} against buy-and-hold; {EQUAL}, less it: {gap}")
 
 
 def main() -> None:
