@@ -28,7 +28,7 @@ from tests.chaos.faults import KINDS, Fault, storms
 from tests.chaos.observer import LOOK_SECONDS, Observer, Past
 from tests.chaos.storms import Campaign, Summary
 from tests.chaos.views import require_views
-from tests.chaos.world import SCENES, Disk, Scene, World
+from tests.chaos.world import DQN, PPO, SCENES, Disk, Scene, World
 from tests.support.slurm_cluster import SlurmCluster
 from tests.support.small_runs import create
 
@@ -41,9 +41,11 @@ env:
   wrappers: ["gymnasium.wrappers:TimeLimit": {{max_episode_steps: 200}}]
 agents: {agents}"""
 """Rounds that last as long as CartPole's at full speed, and leave the cores to others."""
+IDLE = DQN.replace("}", ", updates_per_step: 0.05}")
+"""A tenth of the updates: each takes a millisecond of a core."""
 SHORT = (
     replace(
-        SCENES[1], template=PACED, steps=1000,
+        SCENES[1], template=PACED, steps=1000, agents=f"{{ppo: {PPO}, dqn: {IDLE}}}",
         stop="{rounds: 8, finalists: 2, confirm_episodes: 8}",
     ),
     replace(
