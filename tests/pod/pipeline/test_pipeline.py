@@ -381,7 +381,7 @@ def gate(algorithm: str, env: Mapping[str, Any], env_steps: int, **hyperparamete
             "round": {"env_steps": env_steps, "episodes": 16},
         }
     )  # fmt: skip
-    return train_config(config, env_steps=env_steps).curve[-1].mean_return
+    return train_config(config, env_steps=env_steps, keep="last").curve[-1].mean_return
 
 
 @pytest.mark.slow
