@@ -63,7 +63,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
     return RunConfig(
         name=draw(st.text(string.ascii_letters + string.digits, min_size=1)),
         env=EnvConfig(
-            id=draw(words),
+            id=draw(words.filter(str.strip)),
             wrappers=tuple(draw(st.lists(words | wrapped, max_size=2))),
             kwargs=draw(st.dictionaries(words, anything, max_size=3)),
         ),
