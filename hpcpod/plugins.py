@@ -99,14 +99,14 @@ def resolve(group: str, name: str) -> Any:
 
 
 def config_of(name: str) -> Any:
-    """The class of an agent's hyperparameters, or None. Those of our agents need no torch.
+    """The class of an agent's hyperparameters, or None. Those of our names need no torch.
 
     Raises:
         UnknownPlugin: as ``resolve``.
     """
     path = _path_of("agents", name)
     module, _, agent = path.partition(":")
-    if module.startswith("hpcpod.agents."):
+    if path != name and module.startswith("hpcpod.agents."):  # a path may have a typo
         with contextlib.suppress(UnknownPlugin):
             return load(f"hpcpod.agents.configs:{agent}Config")
     return getattr(load(path), "Config", None)

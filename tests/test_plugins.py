@@ -210,3 +210,9 @@ def test_only_what_a_user_names_is_loaded_by_a_path() -> None:
             if ours or (called.startswith("plugins.load") and texts):
                 found.append(f"{path}:{node.lineno}: {called}({', '.join(texts)})")
     assert found == []
+
+
+@pytest.mark.parametrize("path", ["hpcpod.agents.dnq:DQN", "hpcpod.agents.dqn:PPO"])
+def test_a_path_of_ours_with_a_typo_has_no_hyperparameters(path: str) -> None:
+    with pytest.raises(UnknownPlugin):
+        plugins.config_of(path)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents import networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
-from hpcpod.agents.configs import ActorCriticConfig
+from hpcpod.agents.configs import ActorCriticConfig as ActorCriticConfig
 from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.operations import Program, Value
