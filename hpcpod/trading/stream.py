@@ -1,6 +1,6 @@
 """The stream of a trading task: sessions that arrive, and the windows that are cut from them.
 
-A cycle judges on the last sessions, which no cycle has looked at before, and trains on those before
+A cycle judges on the last sessions, on which no cycle has judged before, and trains on those before
 them: ::
 
     ... | since  fit | selection | judged | nothing yet
@@ -111,11 +111,11 @@ class TradingStream:
         if before is not None:
             if there < np.datetime64(before.end, "D") - 1:
                 raise UserError(
-                    f"{panels[0].card.source} ends on {there}, and the last cycle has seen"
+                    f"{panels[0].card.source} ends on {there}, and an earlier cycle has seen"
                     f" sessions until before {before.end}: bars are missing"
                 )
             if self.digest(before) != before.digest:
-                remarks.append(f"bars before {before.end} are not what the last cycle saw")
+                remarks.append(f"bars before {before.end} are not what an earlier cycle saw")
             remarks += self._newcomers(pinned)
         until = f"{len(fresh)} of {self._judged} new sessions are there, the last is {dates[-1]}"
         least = FEWEST + self._task.embargo + LOST_DAILY * _daily(panels[0])

@@ -268,7 +268,7 @@ def test_a_past_that_was_rewritten_is_told(tmp_path: Path) -> None:
     whole = bars()
     write_bars(replace(whole, close=whole.close * 1.5, high=whole.high * 1.5), file)
     [remark] = made.look(windows, 2).remarks
-    assert "are not what the last cycle saw" in remark
+    assert "are not what an earlier cycle saw" in remark
 
 
 def test_a_stock_that_comes_later_is_left_out_and_one_that_goes_is_refused(tmp_path: Path) -> None:

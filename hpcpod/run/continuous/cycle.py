@@ -197,8 +197,8 @@ class Cycle:
         try:
             policy = kept(run.folder)
         except UserError as error:
-            return self._decided(plan, "failed", str(error), unused=True)
-        stream, verdict = stream_of(as_planned(registry.config, plan)), None
+            return self._decided(plan, "failed", str(error), unused=not self._judged(plan))
+        stream = stream_of(as_planned(registry.config, plan))
         try:
             self._drift(plan, stream)
             verdict = self._verdict(plan, stream, run, policy)
@@ -206,7 +206,7 @@ class Cycle:
                 self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
                 self._register(plan, stream, run, policy, verdict)
         except (DataChanged, NotComparable) as error:
-            unused = verdict is None and isinstance(error, DataChanged)
+            unused = isinstance(error, DataChanged) and not self._judged(plan)
             return self._decided(plan, "failed", str(error), unused=unused)
         return self._decided(plan, "promoted" if verdict.promotes else "kept", verdict.said)
 
@@ -216,6 +216,11 @@ class Cycle:
 
             return open_run(plan.adopted)
         return trained(self._registry, plan, self._tell, self._progress)
+
+    def _judged(self, plan: Plan) -> bool:
+        """True if there is a verdict, by whomever."""
+        path = self._registry.cycle(plan.cycle) / "verdict.json"
+        return self._registry.found(Verdict, path) is not None
 
     def _verdict(self, plan: Plan, stream: Stream, run: Run, policy: Kept) -> Verdict:
         registry, path = self._registry, self._registry.cycle(plan.cycle) / "verdict.json"

@@ -84,7 +84,7 @@ class Decision:
     cycle: int | None = None
     """The cycle that it ends; None: a person has decided."""
     unused: bool = False
-    """True if the next cycle has the data of that one: no policy came of its run, or they were
+    """True if the next cycle may have the data of that one: no policy came of its run, or they were
     changed before it was judged."""
 
 
@@ -118,9 +118,12 @@ def seen(plans: Sequence[Plan], ledger: Sequence[Decision]) -> Windows | None:
     What a cycle left unused the next one has, but not the one after that: else what fails each time
     would be trained on for ever.
     """
-    unused = {line.cycle for line in ledger if line.unused}
-    used = [each for each in plans if each.cycle not in unused or each.cycle - 1 in unused]
-    return used[-1].windows if used else None
+    unused, last, again = {line.cycle for line in ledger if line.unused}, None, False
+    for each in plans:
+        again = each.cycle in unused and not again
+        if not again:
+            last = each.windows
+    return last
 
 
 def as_planned(config: RunConfig, plan: Plan) -> RunConfig:

@@ -36,7 +36,8 @@ _SAMPLED = (32, 64)
 
 
 class FreshSeeds:
-    """Judges policies by paired episodes on seeds that neither a run nor another cycle has drawn.
+    """Judges policies by paired episodes on seeds that no run has drawn, nor another cycle
+    that gave a verdict.
 
     There is no date: what a generation trains on is what the environment gives, and the files of
     ``ct.data`` are taken to be what it reads.

@@ -131,7 +131,7 @@ class Stream(Protocol):
         """Look for news.
 
         Args:
-            before: of the last cycle; None: there was none.
+            before: of the last cycle that has used its data up; None: there was none.
             cycle: number of the one that may be due, from 1.
 
         Raises:

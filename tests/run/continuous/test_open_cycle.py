@@ -96,3 +96,5 @@ def test_of_two_cycles_in_a_row_that_left_their_data_unused_the_second_has_used_
     assert [None if (found := seen(plans[:n], ledger(1, 2, 4))) is None else found.end
             for n in range(5)] == [None, None, "2", "3", "3"]  # fmt: skip
     assert seen(plans, ledger()) == Windows(end="4")
+    # the third of three in a row has data that are new to it
+    assert seen(plans, ledger(2, 3, 4)) == Windows(end="3")
