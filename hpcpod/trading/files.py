@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpcpod.errors import UserError
+from hpcpod.storage.disk import TEMPORARY, unique
 from hpcpod.trading.checks import ROW, findings
 from hpcpod.trading.exchanges import session_dates, times_of
 from hpcpod.trading.features import FEATURES
@@ -246,12 +248,16 @@ def write_table(table: Any, path: str | Path) -> None:
     file = Path(path)
     if not is_bars(file):
         raise UserError(f"can't write {path}: bars go to .parquet, .csv or .csv.gz")
-    new = file.with_name(f".new-{file.name}")  # a full disk left the first half of the bars
+    file = file.resolve()  # a link to another disk stays one
+    # a full disk left the first half of the bars
+    new = file.with_name(f"{TEMPORARY}{unique()}-{file.name}")
     try:
         if _is_parquet(file):
             table.to_parquet(new, index=False)
         else:
             table.to_csv(new, index=False)
+        if file.exists():
+            shutil.copymode(file, new)
         new.replace(file)
     except OSError as error:
         raise UserError(f"can't write {path}: {error}") from error

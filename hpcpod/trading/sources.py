@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcpod.errors import UserError
+from hpcpod.errors import UserError, in_words
 from hpcpod.plugins import suggest
 from hpcpod.trading.files import ENDINGS, has_volume, is_bars, read_bars, universe
 from hpcpod.trading.panel import MarketPanel, SourceCard, is_whole
@@ -94,7 +94,9 @@ def _synthetic(arguments: dict[str, Any]) -> list[MarketPanel]:
     try:
         return [SyntheticMarket(seed=seed + i, **arguments).panel() for i in range(count)]
     except (TypeError, ValueError, MemoryError) as error:
-        raise UserError(f"a synthetic market of {arguments} can't be made: {error}") from error
+        # a trial says by this word that more memory is needed
+        why = in_words(error) if isinstance(error, MemoryError) else error
+        raise UserError(f"a synthetic market of {arguments} can't be made: {why}") from error
 
 
 def _file(path: str, arguments: dict[str, Any]) -> list[MarketPanel]:

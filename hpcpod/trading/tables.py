@@ -93,7 +93,8 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
         off = np.nan_to_num(wild) > rules.risk_off
     buyable, sellable, fill = _limits(panel, rows, rules)
     tradable = panel.tradable[rows] & known
-    values = np.where(np.isfinite(values), values, 0.0)  # of 1/0, policies' actions were NaN
+    # of 1/0, policies' actions were NaN
+    values = np.where(np.abs(values) <= np.finfo(np.float32).max, values, 0.0)
     seen = np.concatenate([values.reshape(len(rows), -1), tradable, off[rows, None]], axis=1)
     marks = _priced(panel)
     return Tables(
