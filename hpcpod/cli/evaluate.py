@@ -31,7 +31,7 @@ def evaluate(options: Namespace) -> int:
     if options.beside:
         raise UserError("--beside is of --holdout")
     for given in options.overrides:
-        if not (options.slurm and given.startswith("cluster")):
+        if not (options.slurm and given.startswith(("cluster.", "cluster="))):
             raise UserError(
                 f"--set {given}: it is for fields of cluster, beside --slurm; arguments of an"
                 " environment are given by --kwargs"

@@ -81,7 +81,7 @@ class EnvConfig(Limited):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.id.strip():
+        if not self.id.strip() and ":" not in self.backend:  # a backend of one's own may need none
             raise ValueError("id is empty: name an environment, such as CartPole-v1")
         if self.processes is not None and self.processes > self.num_envs:
             raise ValueError(

@@ -110,24 +110,24 @@ def probe(
         What was seen.
 
     Raises:
-        ConfigError: something can't be made, or an algorithm can't act in the environment;
-            all problems at once.
+        ConfigError: something can't be made, or an agent can't act in it; all problems at once.
     """
     problems, footprints = list[str](), dict[str, Footprint]()
-    evaluator, tried = None, _tried(config)
-    with free_memory_alone() as free:
+    evaluator, tried, held = None, _tried(config), list[Any]()
+    with free_memory_alone() as free, closed_if_refused(held):
         # Nothing is measured here: where pods are trained, other CPUs may do it.
         factory = EnvFactory(replace(tried, processes=tried.processes or 1), "cpu")
         tell("making the evaluator", "pod.evaluator")
         try:
             evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
+            held.append(evaluator)
         except Exception as error:
             problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         tell(f"making {tried.num_envs} of it", "env.id")
         try:
             env = factory(tried.num_envs)
-            with closed_if_refused([env]):
-                seen = _seen(env, tell)
+            held.append(env)
+            seen = _seen(env, tell)
         except Exception as error:
             said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -145,7 +145,8 @@ def probe(
         tell("closing it", "env.id")
         env.close()
         if evaluator is not None:
-            evaluator.close()
+            with contextlib.suppress(Exception):  # it has evaluated nothing yet
+                evaluator.close()
     if problems:
         raise ConfigError("the configuration", problems)
     return replace(seen, footprints=footprints, most_episodes=most)

@@ -10,6 +10,8 @@ import pytest
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError
+from hpcpod.pod.evaluator import PanelEvaluator
+from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.trial.probe import probe
 from tests.envs.small_envs import Counting
 from tests.support.small_runs import mapping
@@ -61,7 +63,29 @@ def test_an_environment_that_is_refused_is_closed(
     assert Held.open == 0
 
 
-def test_so_is_one_that_is_taken() -> None:
-    config = from_mapping(mapping(env={"id": HELD, "processes": 1}))
+class Holding(PanelEvaluator):
+    """Has an environment from the first; it is not closed twice, or before it has evaluated."""
+
+    def __init__(self, make: EnvFactory) -> None:
+        super().__init__(make)
+        self._env = make(1)
+
+    def close(self) -> None:
+        self._env.close()
+        raise AttributeError("nothing was evaluated")
+
+
+@pytest.mark.parametrize("evaluator", ["panel", f"{__name__}:Holding"])
+def test_so_are_one_that_is_taken_and_the_evaluator_s(evaluator: str) -> None:
+    given = mapping(env={"id": HELD, "processes": 1}, pod={"evaluator": evaluator})
+    config = from_mapping(given)
     assert probe(config, resolve_algorithms(config)).footprints
+    assert Held.open == 0
+
+
+def test_the_evaluator_s_is_closed_where_the_pods_own_is_refused() -> None:
+    env = {"id": HELD, "processes": 1, "num_envs": 4, "kwargs": {"wrong": "make"}}
+    config = from_mapping(mapping(env=env, pod={"evaluator": f"{__name__}:Holding"}))
+    with pytest.raises(ConfigError, match="only two licences"):
+        probe(config, resolve_algorithms(config))
     assert Held.open == 0
