@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from arms.hpcpod_run import PLAIN, config
 from arms.order import Order
 from numpy.typing import NDArray
@@ -54,6 +55,10 @@ def recorded(task: str, rounds: int, draws: int = DRAWS) -> Curves:
         found["stop"] = {**PLAIN, "rounds": rounds}
         run = hpcpod.launch(found, runs=folder, detach=False, progress=False)
         run.wait(poll=1.0, progress=False)
+        # a coordinator whose folder goes before it has ended waits for it to come back
+        every = psutil.process_iter(["cmdline"])
+        own = [each for each in every if folder in " ".join(each.info["cmdline"] or ())]
+        psutil.wait_procs(own, timeout=60)
         fresh = {name for name, pod in run.board().pods.items() if pod.cause == "fresh"}
         panels: dict[str, dict[int, list[float]]] = {}
         for row in _rows(run.table("episodes")):
