@@ -92,7 +92,7 @@ def test_promise_of_a_small_budget_no_other_generator_or_updater_delivers_more(n
     runs, delivered = Settings(6), "true score delivered"
     others = [
         *(replace(runs, generator=generator) for generator in ("random_search", "ranking")),
-        *(replace(runs, updater=updater) for updater in ("welch_gate", "ranking")),
+        *(replace(runs, updater=updater) for updater in ("paired_gate", "welch_gate", "ranking")),
     ]
     default, *rest = (
         budget.outcome(budget.EVERY[name], "auto", False, played)[delivered]
