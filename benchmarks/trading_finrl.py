@@ -133,8 +133,10 @@ def sorting(models: ModuleType, ties: str) -> Iterator[None]:
     if ties == "stable":
         numpy.argsort = partial(np.argsort, kind="stable")
     module.np = numpy
-    yield
-    module.np = np
+    try:
+        yield
+    finally:
+        module.np = np
 
 
 def stepped(

@@ -256,7 +256,7 @@ def _step(env: VecEnv) -> None:
 
 
 def _fitted(name: str, space: AlgorithmSpace, env: VecEnv, tell: Tell) -> Footprint:
-    """What an algorithm's agent needs; one that is not built in makes its first update, too."""
+    """The needs of an algorithm's agent; one that is not built in makes its first update, too."""
     agent = make_agent(space.agent, env.spec, space.unmutated(), 0, "cpu")
     found = _footprint(agent, env)
     if ":" in space.agent:

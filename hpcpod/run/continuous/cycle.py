@@ -219,11 +219,13 @@ class Cycle:
 
     def _judged(self, plan: Plan) -> bool:
         """True if there is a verdict, by whomever."""
-        path = self._registry.cycle(plan.cycle) / "verdict.json"
-        return self._registry.found(Verdict, path) is not None
+        return self._registry.found(Verdict, self._verdict_file(plan)) is not None
+
+    def _verdict_file(self, plan: Plan) -> Path:
+        return self._registry.cycle(plan.cycle) / "verdict.json"
 
     def _verdict(self, plan: Plan, stream: Stream, run: Run, policy: Kept) -> Verdict:
-        registry, path = self._registry, self._registry.cycle(plan.cycle) / "verdict.json"
+        registry, path = self._registry, self._verdict_file(plan)
         found = registry.found(Verdict, path)
         if found is not None:
             return found
