@@ -211,7 +211,12 @@ def test_it_trains_by_what_was_measured_and_a_resumed_run_keeps_it(
     assert run.status().stop_reason == "minutes" and run.board().env_steps > 0
     document = (run.path / "config.json").read_bytes()
     assert b"because" in document and b"measured: ppo" in document
-    assert {"ppo"} <= set(run.folder.resolved.algorithms) <= {"ppo", "dqn"}
+    # which of the two half a minute can train depends on how busy the machine is
+    kept = set(run.folder.resolved.algorithms)
+    why = document.decode()
+    left_out = re.search(r"left out, since the budget trains them too little: ([a-z, ]+)", why)
+    assert kept
+    assert sorted([*kept, *(left_out[1].split(", ") if left_out else [])]) == ["dqn", "ppo"]
     main(["resume", "cartpole-v1"])  # it has finished: nothing is done, and nothing measured again
     assert "measuring" not in capfd.readouterr().err
     assert (run.path / "config.json").read_bytes() == document
