@@ -6,11 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from hpcpod.errors import LaunchError, StorageError
+from hpcpod.errors import LaunchError, RunNotFound, StorageError
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.orchestrator.backoff import QUIET
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Board
+from hpcpod.storage.freshness import BELIEVED_SECONDS
+from hpcpod.storage.os_errors import may_exist
+from hpcpod.storage.ownership import CONFIG
 from hpcpod.storage.retry import sleep
 from hpcpod.storage.run_folder import RunFolder
 
@@ -28,24 +31,33 @@ def drive(
 ) -> Board:
     """Tick until the run has ended or is drained, or ``stop`` is true; return the last board.
 
-    A scheduler or a disk that refuses is asked again at the next tick. While nothing happens
-    the pauses between two grow up to ``QUIET`` times as long; a request of a person ends one.
+    A scheduler or a disk that refuses is asked again at the next tick, as is one on which the run
+    is not seen for moments. While nothing happens the pauses between two grow up to ``QUIET``
+    times as long; a request of a person ends one.
 
     Args:
         orchestrator: of the run.
         stop: true to end now.
         seconds: between two ticks.
         on_tick: called with each board.
+
+    Raises:
+        RunNotFound: the run's folder is not there for over ``BELIEVED_SECONDS``.
     """
-    pause = seconds
+    pause, unseen = seconds, None
     while True:
         board = None
         orchestrator.quiet = False
         try:
             board = orchestrator.tick()
             on_tick(board)
-        except (LaunchError, StorageError) as error:
+        except (LaunchError, StorageError, RunNotFound) as error:
             log.warning("%s; trying again at the next tick", error)
+        now = time.monotonic()
+        unseen = None if may_exist(orchestrator.path / CONFIG) else unseen or now
+        if unseen is not None and now - unseen > BELIEVED_SECONDS:
+            # one that was removed was waited for until its parent ended
+            raise RunNotFound(f"the run folder {orchestrator.path} is gone; its slots end, too")
         if board is not None and (board.phase == "finished" or orchestrator.drained):
             return board
         if stop():

@@ -56,6 +56,7 @@ class Orchestrator:
 
     def __init__(self, folder: RunFolder, launcher: Launcher | None) -> None:
         self._folder = folder
+        self.path = folder.path
         self._launcher = launcher if folder.owner.mine else None
         self._config = folder.resolved.config
         self._rules = Rules.of_run(folder)

@@ -14,6 +14,7 @@ from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
 from hpcpod.records.records import Board, Document, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
+from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
@@ -55,7 +56,7 @@ def require_there(folder: RunFolder) -> None:
     Raises:
         RunNotFound: it is gone.
     """
-    if not (folder.path / "config.json").exists():
+    if not may_exist(folder.path / "config.json"):
         raise RunNotFound(f"the run folder {folder.path} is gone")
 
 

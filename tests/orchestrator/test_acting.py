@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -14,15 +15,15 @@ from subprocess import PIPE
 
 import pytest
 
-from hpcpod.errors import LaunchError, StorageError
+from hpcpod.errors import LaunchError, RunNotFound, StorageError
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.orchestrator import tick
+from hpcpod.orchestrator import loop, tick
 from hpcpod.orchestrator.snapshot import observe, refusals_of
 from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
-from hpcpod.records.records import Intent
+from hpcpod.records.records import Board, Intent
 from hpcpod.storage.requests import Drain, Scale
 from hpcpod.storage.restarts import RestartRecord, Restarts
 from hpcpod.storage.run_folder import RunFolder
@@ -313,3 +314,25 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     assert all(folder.blobs.has(blob) for blob in resume.blobs())
     report = train(folder, birth)
     train(folder, onward(birth, report))
+
+
+def test_a_removed_run_ends_its_coordinator_and_one_that_is_unseen_for_moments_goes_on(
+    tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "BELIEVED_SECONDS", 0.2)
+    folder, away = create(tmp_path), tmp_path / "away"
+    seen = []
+
+    def look(board: Board) -> None:
+        seen.append(board)
+        folder.path.rename(away)
+
+    def back() -> bool:
+        if len(seen) == 1 and away.exists() and next(looks) > 3:
+            away.rename(folder.path)
+        return next(looks) > 2000
+
+    looks = itertools.count()
+    with pytest.raises(RunNotFound, match=r"the run folder .* is gone; its slots end, too"):
+        loop.drive(Orchestrator(folder, SleepingLauncher(queue, 1)), back, 0.01, look)
+    assert len(seen) == 2
