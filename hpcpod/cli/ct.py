@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod._process import REQUEUE
 from hpcpod.cli.arguments import Argument, arg, flag
+from hpcpod.cli.evaluate import as_ctrl_c
 from hpcpod.cli.inspect import console
 from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.errors import Corrupt, HpcpodError, UserError
@@ -71,13 +72,12 @@ def ct(options: Namespace) -> int:
     if options.abandon:
         done = cycle.abandon(registry)
     else:
-        for number in (signal.SIGTERM, signal.SIGUSR2):
-            signal.signal(number, signal.default_int_handler)
         try:
-            done = cycle.advance(
-                registry, force=options.now, fresh=options.fresh, probe=not options.no_probe,
-                tell=say_progress,
-            )  # fmt: skip
+            with as_ctrl_c(signal.SIGTERM, signal.SIGUSR2):
+                done = cycle.advance(
+                    registry, force=options.now, fresh=options.fresh, probe=not options.no_probe,
+                    tell=say_progress,
+                )  # fmt: skip
         except KeyboardInterrupt:
             say(f"{registry.name}: interrupted; the same command goes on where it was")
             return REQUEUE

@@ -45,7 +45,7 @@ def evaluate(options: Namespace) -> int:
         check_writable(options.csv, overwrite=options.overwrite)
     site = site_for(options.site, "slurm" if options.slurm else "local")
     array = options.slurm and slurm_config(options.policies, {}, options.overrides, site)
-    with _as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+    with as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
         found = evaluate(
             options.policies, pods=options.pods, top=options.top, keep=options.keep,
             envs=options.env, kwargs=_kwargs(options.kwargs),
@@ -66,7 +66,7 @@ def evaluate(options: Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _as_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
+def as_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
     """Have these signals end the body as Ctrl-C does, which leaves nothing behind; but for those
     that this process was told to ignore, as ``nohup`` does."""
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

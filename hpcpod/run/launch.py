@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -42,14 +43,17 @@ _DETACHED: list[subprocess.Popen[bytes]] = []
 @atexit.register
 def _end_background() -> None:
     """Have the coordinators end their slots, kindly. Should this process be killed instead,
-    they notice."""
-    for process in _BACKGROUND:
-        if process.poll() is None:
-            process.terminate()
-    for process, path in _BACKGROUND.items():
-        if process.wait() == REQUEUE:  # else the run has finished, or failed
-            said = f"{path} ended with this process; `hpcpod resume {quote(str(path))}` goes on"
-            sys.stderr.write(f"hpcpod: {said}\n")
+    or Ctrl-C end the wait, they notice."""
+    for number in (signal.SIGTERM, signal.SIGUSR2) if _BACKGROUND else ():
+        signal.signal(number, signal.SIG_IGN)  # a second one printed a traceback
+    with contextlib.suppress(KeyboardInterrupt):
+        for process in _BACKGROUND:
+            if process.poll() is None:
+                process.terminate()
+        for process, path in _BACKGROUND.items():
+            if process.wait() == REQUEUE:  # else the run has finished, or failed
+                said = f"{path} ended with this process; `hpcpod resume {quote(str(path))}` goes on"
+                sys.stderr.write(f"hpcpod: {said}\n")
 
 
 def create_run(

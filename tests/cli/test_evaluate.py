@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hpcpod.cli.evaluate import _as_ctrl_c
+from hpcpod.cli.evaluate import as_ctrl_c
 from hpcpod.cli.parser import main
 from hpcpod.config.schema import EnvConfig
 from tests.support.command_line import refusal
@@ -118,7 +118,7 @@ def test_what_is_scored_is_not_played_again(
 def test_a_signal_that_nohup_has_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with pytest.raises(KeyboardInterrupt), _as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+        with pytest.raises(KeyboardInterrupt), as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
             signal.raise_signal(signal.SIGHUP)
             heard = signal.getsignal(signal.SIGHUP)
             signal.raise_signal(signal.SIGTERM)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 from tests.launchers.slurm.test_scripts import fake
+from tests.support.slots import ROOT
 from tests.support.small_runs import create
 
 
@@ -192,6 +195,36 @@ def test_driving_ends_when_it_is_told_to_though_the_scheduler_is_away(
     assert board == read_board(folder)
     assert shown == []
     assert "squeue failed: not now; trying again at the next tick" in caplog.text
+
+
+ENDING = """
+import signal, subprocess, sys
+from pathlib import Path
+from hpcpod.run import launch
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+child.stdout.readline()
+launch._BACKGROUND[child] = Path("runs/small")
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+sys.exit(75)
+"""
+COORDINATOR = """
+import os, signal, sys
+def end(*_):
+    os.kill(os.getppid(), signal.{name})
+    sys.exit(75)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2", "SIGINT"])
+def test_a_second_signal_while_its_coordinators_end_is_no_traceback(name: str) -> None:
+    words = [sys.executable, "-c", ENDING, COORDINATOR.format(name=name)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    said = "hpcpod: runs/small ended with this process; `hpcpod resume runs/small` goes on\n"
+    assert done.returncode == 75
+    assert done.stderr == said or (name == "SIGINT" and done.stderr == "")  # it ends the wait
 
 
 def slurm_run(tmp_path: Path) -> Run:

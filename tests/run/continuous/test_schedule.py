@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,10 @@ def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("answers", "signal", "asked"), [("0", "", 1), ("1 0", "", 2), ("143 0", "kill -TERM $$;", 1)]
+    ("answers", "sent", "asked"), [("0", "", 1), ("1 0", "", 2), ("143 0", "kill -TERM $$;", 1)]
 )
 def test_a_job_submits_its_successor_again_if_the_scheduler_was_away_and_it_was_not_cancelled(
-    tmp_path: Path, answers: str, signal: str, asked: int
+    tmp_path: Path, answers: str, sent: str, asked: int
 ) -> None:
     text = script(registry(tmp_path), "slots")
     own = re.sub(
@@ -57,7 +58,7 @@ def test_a_job_submits_its_successor_again_if_the_scheduler_was_away_and_it_was_
     assert own.count("submit\n") == 2
     stubs = (
         f"answers=({answers}) asked=0\n"
-        f"submit() {{ echo submit; {signal} return ${{answers[$((asked++))]}}; }}\n"
+        f"submit() {{ echo submit; {sent} return ${{answers[$((asked++))]}}; }}\n"
         "srun() { echo work; }\n"
     )
     done = subprocess.run(["bash"], input=stubs + own, text=True, capture_output=True, check=True)
@@ -153,7 +154,7 @@ def test_a_cycle_may_come_early_by_a_job_s_start(every: float, since: float, lef
 def test_a_job_that_comes_back_while_another_process_holds_the_lock_comes_back_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = registry(tmp_path)
+    made, heard = registry(tmp_path), signal.getsignal(signal.SIGTERM)
     own, count, codes = CycleLauncher(made, 0).job_name, "SLURM_RESTART_COUNT", []
     with file_lock(made.path / "lock", timeout=1.0) as held:
         assert held
@@ -161,4 +162,5 @@ def test_a_job_that_comes_back_while_another_process_holds_the_lock_comes_back_a
             monkeypatch.setenv(name, value)
             codes.append(main(["ct", str(made.path)]))
     assert codes == [0, 75, 0]
+    assert signal.getsignal(signal.SIGTERM) is heard  # one that stayed was the whole process's
     assert capsys.readouterr().out.count("another process works on it") == 3
