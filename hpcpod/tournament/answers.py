@@ -1,4 +1,4 @@
-"""Answers of a user's rules, held against what can be, and against the types of their fields.
+"""Answers of a user's rules: in time, held against what can be and the types of their fields.
 
 JSON has few of NumPy's values, and whoever reads a board takes no value of another type than its
 field's: one of either in a pod or a decision would end every merge, or the board for all. So what
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from hpcpod.errors import ImpossibleBirth
+from hpcpod.errors import ImpossibleBirth, in_words
 from hpcpod.records.records import Hyperparameters, PodState, Report, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
 from hpcpod.tournament.budget import due
@@ -21,6 +22,58 @@ from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh
 
 T = TypeVar("T")
+Contents = list[tuple[dict[Any, Any], dict[Any, Any]]]
+"""Mappings, each with a copy of it."""
+
+
+def answered_in(seconds: float, call: Callable[[], T]) -> T:
+    """The answer of a call, if it comes in time. Python can't end a thread: one that goes on is
+    left alone, and ends with the process at the latest.
+
+    Raises:
+        TimeoutError: it takes longer.
+        Exception: whatever the call raises.
+    """
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # SystemExit too: it is for the caller to see
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError
+    if errors:
+        error = errors[0]
+        raise error if isinstance(error, Exception) else RuntimeError(in_words(error))
+    return answers[0]
+
+
+def contents(cohorts: Cohorts) -> Contents:
+    """All that a user's rule could change by mistake in what it is shown."""
+    pods, spaces = cohorts.board.pods.values(), cohorts.algorithms.values()
+    births = (pod.birth for pod in pods if pod.birth is not None)
+    shown: Iterable[object] = (
+        cohorts.living, cohorts.members, cohorts.copies, cohorts.algorithms,
+        *vars(cohorts.board).values(), *(each.hyperparameters for each in (*pods, *births)),
+        *(part for space in spaces for part in (space.values, space.defaults)),
+    )  # fmt: skip
+    return [(each, dict(each)) for each in shown if isinstance(each, dict)]
+
+
+def taken_back(before: Contents) -> str:
+    """Undo whatever a rule has changed since; why its answer can't stand, empty if nothing was."""
+    changed = [(each, was) for each, was in before if each != was]
+    for each, was in changed:
+        each.clear()
+        each.update(was)
+    # a parent's learning rate, raised in place for its child, was the parent's from then on
+    return "it has changed what it was shown: change a copy" if changed else ""
 
 
 def unkept(answer: object) -> str:

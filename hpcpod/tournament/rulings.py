@@ -6,8 +6,8 @@ refusal is recorded, the built-in rule decides instead, and the run goes on.
 
 from __future__ import annotations
 
+import copy
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,14 @@ from hpcpod.records.records import (
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.allocators.auto import Auto
-from hpcpod.tournament.answers import kept, wrong_birth, wrong_verdict
+from hpcpod.tournament.answers import (
+    answered_in,
+    contents,
+    kept,
+    taken_back,
+    wrong_birth,
+    wrong_verdict,
+)
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.budget import later_share, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts
@@ -73,6 +80,7 @@ class Rulings:
             lambda: self._rules.updater.judge(cohorts, report),
             lambda found: wrong_verdict(found, cohorts, report),
             lambda: self._updater.judge(cohorts, report),
+            cohorts,
         )
         if verdict.round and counts:
             self._note("comparison", report.pod, "updater", in_short(verdict),
@@ -184,6 +192,7 @@ class Rulings:
             ask,
             lambda found: wrong_birth(found, cohorts, offspring, old),
             instead,
+            cohorts,
         )
         if decision is None:
             assert not dead
@@ -220,7 +229,7 @@ class Rulings:
         drawn = self._asked(
             "generator",
             place,
-            lambda: self._rules.generator.founder(space, False, key),
+            lambda: self._rules.generator.founder(copy.deepcopy(space), False, key),
             space.misfit,
             lambda: self._generator.founder(space, False, key),
         )
@@ -233,7 +242,7 @@ class Rulings:
         It ends no pod: the rule that was asked may want it at the next merge.
         """
         try:
-            found = self._allocator.allocate(seen)
+            found = self._allocator.allocate(replace(seen))  # the rule may have sorted its lists
             ends = dict.fromkeys((*found.given_up, *found.succeeded), STANDS_IN)
             found = Allocation(found.order, {**found.resting, **ends})
             reason = refusal(found, seen)
@@ -272,15 +281,17 @@ class Rulings:
         ask: Callable[[], T],
         wrong: Callable[[T], str],
         instead: Callable[[], T],
+        shown: Cohorts | None = None,
     ) -> T:
         """The answer of a rule, or if that is refused, the built-in one's."""
         own = _built_in(getattr(self._rules, part))
         self._by[part] = BUILT_IN[part]
         if part in self._rules.silent:  # a part that took too long once would each time
             return instead()
+        before = [] if own or shown is None else contents(shown)
         try:
             answer, reason = (ask(), "") if own else kept(answered_in(SECONDS, ask))
-            reason = reason or wrong(answer)
+            reason = taken_back(before) or reason or wrong(answer)
         except TimeoutError:
             reason = f"it took more than {SECONDS:g} s, and is not asked again by this process"
             self._rules.silent.add(part)
@@ -289,6 +300,7 @@ class Rulings:
         if not reason:
             del self._by[part]
             return answer
+        taken_back(before)
         about = f" about {pod}" if pod else ""
         log.warning("population.%s: its decision%s is refused: %s", part, about, reason)
         self._note("refusal", pod, part, reason)
@@ -327,7 +339,7 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
         UnusablePlugin: the generator raises, takes too long, or gives what no pod can have.
     """
     space = rules.algorithms[algorithm]
-    ask = partial(rules.generator.founder, space, control, key)
+    ask = partial(rules.generator.founder, copy.deepcopy(space), control, key)
     own = _built_in(rules.generator)
     try:
         drawn, wrong = kept(ask() if own else answered_in(FIRST_SECONDS, ask))
@@ -345,34 +357,6 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
 def _built_in(rule: object) -> bool:
     """True of a rule of hpcpod's own, which needs no time limit."""
     return type(rule).__module__.startswith("hpcpod.")
-
-
-def answered_in(seconds: float, call: Callable[[], T]) -> T:
-    """The answer of a call, if it comes in time. Python can't end a thread: one that goes on is
-    left alone, and ends with the process at the latest.
-
-    Raises:
-        TimeoutError: it takes longer.
-        Exception: whatever the call raises.
-    """
-    answers: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # SystemExit too: it is for the caller to see
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise TimeoutError
-    if errors:
-        error = errors[0]
-        raise error if isinstance(error, Exception) else RuntimeError(in_words(error))
-    return answers[0]
 
 
 def in_short(verdict: Verdict) -> str:

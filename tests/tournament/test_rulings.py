@@ -20,12 +20,13 @@ from hpcpod.errors import UnusablePlugin
 from hpcpod.records.records import Board, Hyperparameters, PairTest, PodState, Report, Verdict
 from hpcpod.tournament import rulings
 from hpcpod.tournament.allocation import Allocation, Prospects
+from hpcpod.tournament.answers import answered_in
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.rulings import answered_in, in_short
+from hpcpod.tournament.rulings import in_short
 from tests.support.command_line import refusal
 from tests.tournament.world import SPACE, by_number, failed, flat, play_round, report, rules
 
@@ -164,6 +165,41 @@ def test_a_birth_that_is_refused_is_the_default_s(
     births = [each for each in found.decisions.values() if each.kind == "birth"]
     assert {each.rule for each in births} == {"gentle_truncation"}
     assert {each.rule for each in refused} == {GAME.config.population.generator}
+
+
+def raised_in_place(cohorts: Cohorts, pod: PodState) -> Copy:
+    made = _clone(cohorts, pod, "p0008")
+    made.hyperparameters["gamma"] = 0.95  # type: ignore[index]
+    return made
+
+
+def loses(cohorts: Cohorts, report: Report) -> Verdict:
+    cohorts.living.clear()
+    cohorts.board.pods.clear()  # type: ignore[attr-defined]
+    raise KeyError(report.pod)
+
+
+def test_what_a_rule_changes_in_what_it_is_shown_is_taken_back() -> None:
+    """A parent trained on with the numbers that were meant for its copy, and pods were lost."""
+    judging, bearing = Updating(loses), Generating(raised_in_place)
+    found = played(replace(GAME, updater=judging, generator=bearing), 3)
+    assert replace(found, decisions={}) == replace(played(GAME, 3), decisions={})
+    refused = [each for each in found.decisions.values() if each.kind == "refusal"]
+    assert {(each.rule, each.outcome.split("'")[0]) for each in refused} == {
+        (GAME.config.population.updater, "KeyError: "),
+        (GAME.config.population.generator, "it has changed what it was shown: change a copy"),
+    }
+
+
+def test_a_founder_that_changes_the_defaults_changes_a_copy() -> None:
+    class Careless(GentleTruncation):
+        def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
+            space.defaults.update(gamma=0.95)  # type: ignore[attr-defined]
+            return super().founder(space, control, key)
+
+    found = first_board(replace(GAME, generator=Careless(GAME.config.population)), 0.0)
+    assert found.pods["p0001"].hyperparameters["gamma"] == 0.95  # it is asked, and may say so
+    assert SPACE.defaults["gamma"] == 0.99
 
 
 def test_no_control_is_replaced_and_no_dead_pod_goes_without_a_successor() -> None:
