@@ -10,12 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-from hpcpod._process import PYTHON, StopFlag, die_with_parent
+from hpcpod._process import PYTHON, REQUEUE, StopFlag, die_with_parent
 from hpcpod.errors import StorageError, exit_code
 from hpcpod.launchers.identity import admitted, check_code, identity
 from hpcpod.slot.slot import Slot
 from hpcpod.storage.locks import LEASE_SECONDS
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import LANE
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.on_finish import on_finish_mark, run_on_finish
 
@@ -53,7 +54,8 @@ def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
     code = Slot(folder, owner, stop).run()
     _finish(folder, stop)
-    return code
+    # Of several tasks srun tells the highest code: a lane that was killed, 137, hid another's 75.
+    return 128 + signal.SIGTERM if code == REQUEUE and LANE in owner.slot else code
 
 
 def _finish(folder: RunFolder, stop: StopFlag) -> None:

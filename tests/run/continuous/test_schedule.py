@@ -65,15 +65,16 @@ def test_a_job_submits_its_successor_again_if_the_scheduler_was_away_and_it_was_
     assert done.stdout.split() == ["submit", "work", "submit"][: asked + 1]
 
 
+@pytest.mark.parametrize("step", ["${SLURM_EXIT_ERROR:-1}", "137"])
 @pytest.mark.parametrize(("turns", "code"), [(0, 0), (4, 0), (5, 1)])
-def test_a_job_that_is_given_no_step_any_more_comes_back_a_few_times(
-    tmp_path: Path, turns: int, code: int
+def test_a_job_that_is_given_no_step_any_more_or_whose_is_killed_comes_back_a_few_times(
+    tmp_path: Path, turns: int, code: int, step: str
 ) -> None:
     text = re.sub(r"^.*--submit$", "true", script(registry(tmp_path), "slots"), flags=re.MULTILINE)
     asked = tmp_path / "asked"
     stubs = (
         f"SLURM_JOB_ID=7 SLURM_RESTART_COUNT={turns}\n"
-        "srun() { return ${SLURM_EXIT_ERROR:-1}; }\n"
+        f"srun() {{ return {step}; }}\n"
         f"squeue() {{ echo RUNNING:None; }}\nscontrol() {{ echo $* >{asked}; }}\n"
     )
     done = subprocess.run(["bash"], input=stubs + text, text=True, check=False)
