@@ -57,10 +57,11 @@ def answered_in(seconds: float, call: Callable[[], T]) -> T:
 def contents(cohorts: Cohorts) -> Contents:
     """All that a user's rule could change by mistake in what it is shown."""
     pods, spaces = cohorts.board.pods.values(), cohorts.algorithms.values()
-    births = (pod.birth for pod in pods if pod.birth is not None)
+    births = [pod.birth for pod in pods if pod.birth is not None]
     shown: Iterable[object] = (
         cohorts.living, cohorts.members, cohorts.copies, cohorts.algorithms,
-        *vars(cohorts.board).values(), *(each.hyperparameters for each in (*pods, *births)),
+        *vars(cohorts.board).values(),
+        *(pod.hyperparameters for pod in pods), *(birth.hyperparameters for birth in births),
         *(part for space in spaces for part in (space.values, space.defaults)),
     )  # fmt: skip
     return [(each, dict(each)) for each in shown if isinstance(each, dict)]
