@@ -43,13 +43,13 @@ class Wanted:
 
 @contextmanager
 def closed_if_refused(made: Sequence[Any]) -> Iterator[None]:
-    """Close environments if something is raised here; what their closing raises is left out."""
+    """Close environments and evaluators if something is raised here; what that raises is left."""
     try:
         yield
     except BaseException:
-        for env in made:
+        for each in made:
             with suppress(Exception):
-                env.close()
+                each.close()
         raise
 
 

@@ -205,7 +205,7 @@ def problems_of(
         anew: a person asks for it. False: a registry does, which an earlier version may have made,
             and is refused for nothing that has become a problem since.
     """
-    yield from _unusable_parts(config)
+    yield from _unusable_parts(config, own=bool(algorithms))
     yield from unusable_program(config)
     yield from _unusable_ranks(config)
     yield from _contradictions(config)
@@ -276,16 +276,19 @@ def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list
     return []
 
 
-def _unusable_parts(config: RunConfig) -> Iterator[str]:
+def _unusable_parts(config: RunConfig, *, own: bool) -> Iterator[str]:
+    """Problems of rules and loggers; of a user's ``own`` only if the trial has not ended by one."""
     by = config.population
     for kind, part, name in (
         (Updater, "updater", by.updater),
         (Generator, "generator", by.generator),
         (Allocator, "allocator", by.allocator),
     ):
-        yield from _refusal(f"population.{part}", plugins.make, kind, f"{part}s", name, by)
+        if own or ":" not in name:
+            yield from _refusal(f"population.{part}", plugins.make, kind, f"{part}s", name, by)
     for name in config.metrics:
-        yield from _refusal("metrics", plugins.find, "loggers", name)
+        if own or ":" not in name:
+            yield from _refusal("metrics", plugins.find, "loggers", name)
 
 
 def unusable_launcher(config: RunConfig) -> Iterator[str]:

@@ -24,6 +24,9 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import ConfigError, HpcpodError
 
+RULES = ("updater", "generator", "allocator")
+"""Fields of ``population`` that name a rule."""
+
 
 class _Line(logging.Handler):
     """The channel of replies, by which what is logged goes to the other side, too."""
@@ -105,8 +108,20 @@ def _import_first(config: RunConfig, line: _Line) -> None:
     if config.env.python is None:
         line.tell("importing it", "env.id")
         plugins.load_early(config.env.id)
+    rules = ((f"population.{part}", getattr(config.population, part)) for part in RULES)
+    for field, name in (*rules, *(("metrics", name) for name in config.metrics)):
+        _import_own(name, field, line)  # validate itself does so, once it has ended no process
     line.tell("importing torch", "")
     plugins.import_torch()
+    if config.env.python is None:
+        _import_own(config.env.backend, "env.backend", line)
+
+
+def _import_own(name: str, field: str, line: _Line) -> None:
+    """Import a part of a user's own: should that end this process, the field is to blame."""
+    if ":" in name:
+        line.tell(f"importing {name}", field)
+        plugins.load_early(name)
 
 
 if __name__ == "__main__":
