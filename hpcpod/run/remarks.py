@@ -15,7 +15,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.metrics.mirrors import PACKAGES
 from hpcpod.run.remarks_on_budgets import steps_of_a_pod, too_few_rounds, unlimited_axis
-from hpcpod.run.remarks_on_generators import on_generator
+from hpcpod.run.remarks_on_generators import idle_fields, on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.remarks_on_trading import on_trading
 from hpcpod.run.snapshot_scores import odd_times
@@ -46,7 +46,7 @@ def remarks(
     yield from odd_times(config)
     yield from on_trading(config, look)
     yield from unlimited_axis(config)
-    yield from _idle_cost(config)
+    yield from idle_fields(config)
     steps = steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
     copies = config.population.generator != "random_search"
@@ -92,16 +92,6 @@ def _missing_loggers(config: RunConfig) -> Iterator[str]:
                 f"metrics: {name} is not installed here, and a pod trains without where it is not;"
                 f" install it by {sys.executable} -m pip install 'hpcpod[{name}]'"
             )
-
-
-def _idle_cost(config: RunConfig) -> Iterator[str]:
-    """A second aim that the updater does not look at."""
-    updater, cost = config.population.updater, config.population.cost
-    if cost != "seconds" and updater in ("paired_gate", "welch_gate", "ranking"):
-        yield (
-            f"population.cost: {updater} compares returns alone, so {cost} counts for nothing; take"
-            " updater: pareto, or leave cost out"
-        )
 
 
 def _own_rules(config: RunConfig) -> bool:

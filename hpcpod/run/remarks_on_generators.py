@@ -1,10 +1,11 @@
-"""Remarks on generators that can't work as meant with a configuration, a sentence each."""
+"""Remarks on generators that can't work as meant with a configuration, and on fields that its rules
+do not look at, a sentence each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import PopulationConfig, RunConfig, SnapshotsConfig
 from hpcpod.tournament.budget import followed
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.generators.multi_frequency import FREQUENCIES, LEAST
@@ -51,6 +52,32 @@ def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
             f"population.generator: a pod trains {rounds:.3g} rounds in this run, and restarts"
             f" begins nothing anew before {RESTART}; take gentle_truncation, or shorter rounds"
             " (round.env_steps)"
+        )
+
+
+def idle_fields(config: RunConfig) -> Iterator[str]:
+    """Remarks on fields that nothing looks at, beside others."""
+    by, default, episodes = config.population, PopulationConfig(), config.snapshots.episodes
+    if by.cost != default.cost and by.updater in ("paired_gate", "welch_gate", "ranking"):
+        yield (
+            f"population.cost: {by.updater} compares returns alone, so {by.cost} counts for"
+            " nothing; take updater: pareto, or leave cost out"
+        )
+    if by.second_looks > 0 and by.updater in ("welch_gate", "ranking"):
+        yield (
+            f"population.second_looks: {by.updater} makes no test on common seeds, so none is made"
+            " again; take updater: paired_gate, or leave second_looks out"
+        )
+    for name in ("quorum", "deadline"):
+        if by.scheme != "generational" and getattr(by, name) != getattr(default, name):
+            yield (
+                f"population.{name}: in a {by.scheme} no pod waits for another, so it counts for"
+                f" nothing; take scheme: generational, or leave {name} out"
+            )
+    if config.snapshots.seconds is None and episodes != SnapshotsConfig().episodes:
+        yield (
+            f"snapshots.episodes: without snapshots.seconds no policy is kept to play {episodes}"
+            " episodes; give it, or leave episodes out"
         )
 
 
