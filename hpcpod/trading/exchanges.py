@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcpod.errors import UserError
+from hpcpod.plugins import suggest
 
 NANOSECONDS = 10**17
 """Of 1973: a time in whole numbers that is less is a date such as 20210104, or of seconds."""
@@ -31,8 +32,14 @@ def exchange(name: str, first: Any, last: Any) -> Any:
     week = np.timedelta64(7, "D")  # the library wants a range
     try:
         return exchange_calendars.get_calendar(name, start=first - week, end=last + week)
+    except exchange_calendars.errors.InvalidCalendarName as error:
+        near = suggest(str(name), exchange_calendars.get_calendar_names())
+        raise UserError(
+            f"there is no calendar '{name}'{near}; name the exchange's, such as XNYS, or null if it"
+            " has none"
+        ) from error
     except (exchange_calendars.errors.CalendarError, ValueError) as error:
-        raise UserError(str(error).splitlines()[0]) from error
+        raise UserError(f"calendar {name}: {str(error).splitlines()[0]}") from error
 
 
 def session_dates(times: Any, calendar: str | None) -> Any:

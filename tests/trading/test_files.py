@@ -98,8 +98,8 @@ def test_a_day_is_counted_in_the_exchanges_zone(tmp_path: Path) -> None:
     assert len(read_bars(path, calendar=None).dates) == 2
     days = written(tmp_path, bars("A", [f"{day} 00:00:00+00:00" for day in DAYS]), "days.csv")
     assert read_bars(days).dates.astype(str).tolist() == DAYS
-    with pytest.raises(UserError, match="XXXX"):
-        read_bars(path, calendar="XXXX")
+    with pytest.raises(UserError, match="no calendar 'XNYX'; did you mean 'XNYS'.; name the exch"):
+        read_bars(path, calendar="XNYX")
 
 
 @pytest.mark.parametrize("calendar", ["CMES", "us_futures"])
