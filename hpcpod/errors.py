@@ -25,6 +25,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -158,10 +159,19 @@ def exit_code(work: Callable[[], int], say: Callable[[str], object]) -> int:
     """Run a command's work; an error raised on purpose becomes one message and an exit code.
 
     Returns:
-        What ``work`` returns; 2 for the user's mistake, 1 for anything else of ours.
+        What ``work`` returns; 2 for the user's mistake, 1 for anything else of ours, and for a full
+        disk, whichever error tells of it.
     """
     try:
         return work()
     except HpcpodError as error:
         say(str(error))
-        return 2 if isinstance(error, UserError) else 1
+        return 2 if isinstance(error, UserError) and not _of_full_disk(error) else 1
+
+
+def _of_full_disk(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcpod.errors import UserError
+from hpcpod.storage.disk import Disk, explained
 
 Frame = NDArray[np.uint8]
 """A picture: uint8 [height, width, 3], red, green and blue."""
@@ -37,13 +39,15 @@ class Video:
 
         Raises:
             UserError: PyAV is not installed.
+            StorageError: there is no room for it; so do the methods.
         """
         try:
             import av
         except ImportError as error:
             raise UserError(f"--record {NEEDS.format(error)}") from error
         self._path, self._aside = path, path.with_name(f".{path.stem}.part{os.getpid()}.mp4")
-        self._file: Any = av.open(str(self._aside), "w")
+        with explained("write", path):
+            self._file: Any = av.open(str(self._aside), "w")
         self._stream: Any = self._file.add_stream("libx264", rate=Fraction(fps).limit_denominator())
         self._stream.pix_fmt = "yuv420p"  # what every player reads; its width and height are even
         self._frame: Any = av.VideoFrame
@@ -67,8 +71,9 @@ class Video:
         self.frames += 1
 
     def _encode(self, frame: Any) -> None:
-        for packet in self._stream.encode(frame):
-            self._file.mux(packet)
+        with explained("write", self._path):
+            for packet in self._stream.encode(frame):
+                self._file.mux(packet)
 
     def __enter__(self) -> Video:
         return self
@@ -77,12 +82,14 @@ class Video:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if self.frames:
-            self._encode(None)
-        self._file.close()
-        if kind is None and self.frames:
-            self._aside.replace(self._path)
-        else:
+        try:
+            if self.frames:
+                self._encode(None)
+            with explained("write", self._path):
+                self._file.close()
+                if kind is None and self.frames:
+                    self._aside.replace(self._path)
+        finally:
             self._aside.unlink(missing_ok=True)
 
 
@@ -121,6 +128,7 @@ def write_sheet(path: Path, rows: Sequence[tuple[str, Sequence[tuple[str, Frame]
 
     Raises:
         UserError: Pillow is not installed.
+        StorageError: there is no room for it.
     """
     try:
         from PIL import Image, ImageDraw
@@ -140,6 +148,6 @@ def write_sheet(path: Path, rows: Sequence[tuple[str, Sequence[tuple[str, Frame]
             size = (THUMB, round(THUMB * frame.shape[0] / frame.shape[1]))
             sheet.paste(Image.fromarray(frame).resize(size), (x, y))
             draw.text((x, y + height), said, fill="dimgray")
-    aside = path.with_name(f".{path.name}.part{os.getpid()}")
-    sheet.save(aside, format="PNG")
-    aside.replace(path)
+    picture = io.BytesIO()
+    sheet.save(picture, format="PNG")
+    Disk().replace(path.absolute(), picture.getvalue())

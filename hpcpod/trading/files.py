@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hpcpod.errors import UserError
-from hpcpod.storage.disk import TEMPORARY, unique
+from hpcpod.storage.disk import TEMPORARY, explain, unique
 from hpcpod.trading.checks import ROW, findings
 from hpcpod.trading.exchanges import session_dates, times_of
 from hpcpod.trading.features import FEATURES
@@ -260,7 +260,7 @@ def write_table(table: Any, path: str | Path) -> None:
             shutil.copymode(file, new)
         new.replace(file)
     except OSError as error:
-        raise UserError(f"can't write {path}: {error}") from error
+        raise UserError(f"can't write {path}: {explain(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             new.unlink()

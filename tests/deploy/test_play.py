@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from hpcpod.deploy.film import SHEET_FRAMES, THUMB, Thinned, Video, write_sheet
 from hpcpod.deploy.offscreen import choose_gl
 from hpcpod.deploy.play import Played, played
 from hpcpod.envs.make import make_env
-from hpcpod.errors import EndlessEpisode, UserError
+from hpcpod.errors import EndlessEpisode, StorageError, UserError
 from hpcpod.pod.factory import make_agent
 from hpcpod.pod.policy import Policy, policy_meta
 from tests.support.small_runs import AGENTS
@@ -272,6 +273,25 @@ def test_a_video_that_fails_leaves_nothing_and_odd_frames_are_filled(tmp_path: P
     assert (video.size, video.frames) == ((72, 52), 2)
     with av.open(str(path)) as file:
         assert [(f.width, f.height) for f in file.decode(video=0)] == [(72, 52)] * 2
+
+
+def test_a_video_and_a_sheet_that_the_disk_has_no_room_for_are_a_sentence_each(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("av", reason="PyAV is not installed: pip install 'hpcpod[play]'")
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        mp4 = pytest.raises(StorageError, match=r"can't write .*a\.mp4: ")
+        with mp4, Video(tmp_path / "a.mp4", 10.0) as video:
+            for _ in range(20):
+                video.add(noise)
+        with pytest.raises(StorageError, match=r"can't write .*a\.png: "):
+            write_sheet(tmp_path / "a.png", [("one", [("0", noise)])])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_sheet_s_frames_are_evenly_spread_from_the_first_to_the_end(tmp_path: Path) -> None:

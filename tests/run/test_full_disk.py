@@ -31,3 +31,17 @@ def test_a_run_without_room_for_a_checkpoint_says_so(
         assert "takes up to 5 MB" in full_words(path, large)
         assert full_words(path, None) == ""
     assert full_words(tmp_path / "gone", None) == ""
+
+
+def test_a_full_disk_is_no_mistake_of_who_names_a_file_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = create(tmp_path / "runs").path
+    verbs = (
+        ["results", str(path), "--optuna"],
+        ["data", "synth", "--set", "days=5", "--set", "minutes=13"],
+    )
+    for verb in verbs:
+        with small_disk(tmp_path / verb[0], 64) as home, filled(home):
+            assert main([*verb, str(home / "file.csv")]) == 1
+        assert f"can't write {home / 'file.csv'}" in capsys.readouterr().err
