@@ -51,6 +51,7 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
     yield from _off_calendar(table, row, calendar)
     if table["time"].notna().all():
         yield from _gaps(table, row)
+        yield from _pauses(table, row)
     yield from _suspects(table, row)
     yield from _stand_ins(table)
     for name in sorted(set(table.columns) & set(FEATURES)):
@@ -174,6 +175,30 @@ def _gaps(table: Any, row: Any) -> Iterator[Finding]:
     if len(found) > NAMED:
         stocks = table["ticker"].iloc[found].nunique()
         yield Finding("warning", 0, f"gaps in all: {len(found)}; stocks that have some: {stocks}")
+
+
+def _pauses(table: Any, row: Any) -> Iterator[Finding]:
+    """Bars that all stocks lack between two of a day, at times of day that most days have."""
+    number, times = table["time"].factorize(sort=True)
+    midnight = times.normalize()
+    day, clock = midnight.factorize()[0], (times - midnight).factorize(sort=True)[0]
+    begins = np.flatnonzero(np.diff(day, prepend=-1))
+    ends = np.append(begins[1:], len(day)) - 1
+    usual = np.flatnonzero(np.bincount(clock) > len(begins) / 2)
+    key = day * len(times) + clock  # rises with time
+    every = np.arange(len(begins))[:, None] * len(times) + usual
+    inside = (every > key[begins][:, None]) & (every < key[ends][:, None])
+    behind, lost = np.unique(
+        np.searchsorted(key, np.setdiff1d(every[inside], key)), return_counts=True
+    )
+    for each, count in zip(behind[:NAMED], lost, strict=False):
+        at = int((number == each).argmax())
+        words = "a bar is missing" if count == 1 else f"{count} bars are missing"
+        yield Finding(
+            "warning", int(row[at]), f"{_namer(table)(at)} comes after a gap of all stocks: {words}"
+        )
+    if len(behind) > NAMED:
+        yield Finding("warning", 0, f"gaps of all stocks: {len(behind)}")
 
 
 def _suspects(table: Any, row: Any) -> Iterator[Finding]:

@@ -184,7 +184,7 @@ def truncated(panel: MarketPanel, name: str) -> int:
 
     Args:
         panel: bars on which it is tried, cut to each length of ``cuts``. A feature that fails on
-            less than a third of them is not tried there.
+            less than a third of them is not tried there, and has no value there either.
         name: as for ``compute``.
 
     Returns:
@@ -198,16 +198,24 @@ def truncated(panel: MarketPanel, name: str) -> int:
     bars = len(panel.times)
     sizes = np.abs(whole[np.isfinite(whole) & (whole != 0)])
     slack = TOLERANCE * float(np.median(sizes)) if len(sizes) else 0.0
-    tried = 0
+    tried, early = 0, ""
     for cut in cuts(panel):
         shorter = panel.first(cut)
         # Of its own: a feature that keeps what it has computed, by this, would pass.
         shorter = replace(shorter, card=replace(panel.card, sha256=f"{panel.card.sha256} {cut}"))
         try:
             part = _one(shorter, name)
-        except UserError:
+        except UserError as error:
             if cut >= bars // 3:
                 raise
+            known = np.isfinite(whole[:cut]).any(1)
+            if known.any():
+                row = int(known.argmax())
+                early = early or (
+                    f"feature {name} looks ahead: it has a value at row {row} ({panel.times[row]}),"
+                    f" and fails where the rows from {panel.times[cut]} on are cut off; let it be"
+                    f" NaN there: {error}"
+                )
             continue
         same = np.isclose(part, whole[:cut], rtol=TOLERANCE, atol=slack, equal_nan=True)
         if not same.all():
@@ -217,6 +225,8 @@ def truncated(panel: MarketPanel, name: str) -> int:
                 f" when the rows from {panel.times[cut]} on are cut off"
             )
         tried += 1
+    if early:
+        raise UserError(early)
     return tried
 
 

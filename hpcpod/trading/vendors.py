@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
 
 from hpcpod import plugins
-from hpcpod.errors import UserError
+from hpcpod.errors import HpcpodError, UserError, in_words, raised_at
 from hpcpod.trading.exchanges import exchange, session_dates
 from hpcpod.trading.panel import day_of
 
@@ -211,10 +211,10 @@ def vendor_of(name: str) -> Vendor:
     """A vendor by its name, or a user's own by its path.
 
     Raises:
-        UserError: there is no such vendor, or it lacks its account.
+        UserError: there is no such vendor, it lacks its account, or can't be made.
     """
     if ":" in name:
-        made: Vendor = plugins.load(name)()
+        made: Vendor = plugins.make(Vendor, "vendors", name)
         return made
     if name not in VENDORS:
         known = plugins.suggest(name, list(VENDORS)) or f" (there are {', '.join(VENDORS)})"
@@ -242,9 +242,15 @@ def fetched(
     if not first < past:
         raise UserError(f"bars from {first} until before {past} are none")
     hours = _hours(calendar, first, past) if every == "minute" else ([], [])
-    rows = list(vendor.bars(tickers, str(first), str(past), every))  # type: ignore[arg-type]
-    kept = [*_in_hours(rows, hours)] if every == "minute" else rows
-    lacking = sorted(set(tickers) - {bar.ticker for bar in kept})
+    try:
+        rows = list(vendor.bars(tickers, str(first), str(past), every))  # type: ignore[arg-type]
+        kept = [*_in_hours(rows, hours)] if every == "minute" else rows
+        lacking = sorted(set(tickers) - {bar.ticker for bar in kept})
+    except HpcpodError:
+        raise
+    except Exception as error:  # it may be a user's
+        said = f"vendor {type(vendor).__name__} fails: {in_words(error)}{raised_at(error)}"
+        raise UserError(said) from error
     if lacking:
         raise UserError(f"there are no bars of {lacking[0]} from {first} until before {past}")
     table = pd.DataFrame(kept, columns=Bar._fields)

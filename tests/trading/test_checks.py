@@ -111,3 +111,17 @@ def test_a_column_of_a_feature_s_name_is_not_read_and_check_says_so(tmp_path: Pa
     assert said.startswith(
         "column macd is not read: the feature of that name is made from the bars"
     )
+
+
+def test_a_gap_of_all_stocks_within_a_day_is_named_with_the_row_behind_it(tmp_path: Path) -> None:
+    """A pause at noon, of each day, and a short last day are none."""
+    hours = [10, 11, 14, 15, 16]
+    times = [f"2021-03-{day:02} {hour}:00-05:00" for day in range(1, 6) for hour in hours]
+    for gone in ("2021-03-02 11", "2021-03-04 14", "2021-03-04 15", "2021-03-05 16"):
+        times.remove(f"{gone}:00-05:00")
+    found = [str(each) for each in findings(frame_of(written(tmp_path, bars("AB", times))))]
+    said = "comes after a gap of all stocks"
+    assert found == [
+        f"row 13: A at 2021-03-02 14:00:00-05:00 {said}: a bar is missing",
+        f"row 33: A at 2021-03-04 16:00:00-05:00 {said}: 2 bars are missing",
+    ]

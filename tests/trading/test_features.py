@@ -139,6 +139,12 @@ def small(panel: MarketPanel) -> Floats:
     return 1e-12 * np.abs(tomorrow(panel))
 
 
+def filled_from(panel: MarketPanel) -> Floats:
+    """A feature whose warm-up has the first number after it, and that fails if there is none."""
+    moves = compute(panel, ["return_30"])[..., 0].astype(np.float64)
+    return np.where(np.isnan(moves), moves[30], moves)
+
+
 KEPT: dict[str, Floats] = {}
 
 
@@ -149,7 +155,9 @@ def kept(panel: MarketPanel) -> Floats:
     return KEPT[panel.card.sha256][: len(panel.times)]
 
 
-@pytest.mark.parametrize("name", ["filled_back", "of_openings", "of_mondays", "small", "kept"])
+@pytest.mark.parametrize(
+    "name", ["filled_back", "filled_from", "of_openings", "of_mondays", "small", "kept"]
+)
 def test_a_look_ahead_that_hides_is_found(name: str) -> None:
     panel = market()
     panel = replace(panel, card=replace(panel.card, sha256="of the file"))

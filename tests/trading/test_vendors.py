@@ -233,3 +233,26 @@ def test_a_vendor_that_can_t_be_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
     ]:  # fmt: skip
         with pytest.raises(UserError, match=said):
             fetched(Wrds(crsp), ["AA"], start, "2020-01-09", every)
+
+
+class Broken:
+    """A vendor of a user's with a bug."""
+
+    def bars(self, tickers: Sequence[str], start: str, end: str, every: Every) -> Iterator[Bar]:
+        raise KeyError(tickers[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tests.trading.test_vendors:bar", "tests.trading.test_vendors:bar can't be made: TypeErr"),
+        ("tests.trading.test_vendors:Path", "which is no Vendor: it lacks bars"),
+        ("tests.trading.test_vendors:Broken", "vendor Broken fails: KeyError: 'AA' (line "),
+    ],
+)
+def test_a_vendor_of_a_user_s_that_fails_is_one_sentence(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = [f"vendor={name}", "tickers=AA", "start=2023-11-24", "end=2023-11-25"]
+    words = [word for each in sets for word in ("--set", each)]
+    assert said in refusal(capsys, "data", "fetch", str(tmp_path / "bars.csv"), *words)
