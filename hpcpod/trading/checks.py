@@ -54,9 +54,20 @@ def findings(table: Any, calendar: str | None = "XNYS") -> Iterator[Finding]:
         yield from _pauses(table, row)
     yield from _suspects(table, row)
     yield from _stand_ins(table)
-    for name in sorted(set(table.columns) & set(FEATURES)):
-        words = f"column {name} is not read: the feature of that name is made from the bars"
-        yield Finding("warning", 0, f"{words}; rename it to use it")
+    yield from _others(table, row)
+
+
+def _others(table: Any, row: Any) -> Iterator[Finding]:
+    """Columns that are not read, and numbers of those that are which are not known."""
+    for name in sorted(set(table.columns) - {*FIELDS, "time", "ticker", "currency", ROW}):
+        if name in FEATURES:
+            words = f"column {name} is not read: the feature of that name is made from the bars"
+            yield Finding("warning", 0, f"{words}; rename it to use it")
+        elif table[name].dtype.kind in "fiu":
+            odd = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
+            if len(odd):
+                words = f"{name} of {_namer(table)(odd[0])} is not known"
+                yield Finding("warning", int(row[odd[0]]), f"{words}, nor {len(odd) - 1} more")
 
 
 def _stand_ins(table: Any) -> Iterator[Finding]:

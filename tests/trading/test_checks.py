@@ -113,6 +113,13 @@ def test_a_column_of_a_feature_s_name_is_not_read_and_check_says_so(tmp_path: Pa
     )
 
 
+def test_a_number_of_the_file_s_own_that_is_missing_is_a_warning(tmp_path: Path) -> None:
+    table = bars().assign(mine=[1.0, np.nan, 3.0, np.inf, 5.0, 6.0], sector="tech")
+    assert [str(each) for each in findings(frame_of(written(tmp_path, table)))] == [
+        "row 2: mine of B at 2021-11-24 00:00:00 is not known, nor 1 more"
+    ]
+
+
 def test_a_gap_of_all_stocks_within_a_day_is_named_with_the_row_behind_it(tmp_path: Path) -> None:
     """A pause at noon, of each day, and a short last day are none."""
     hours = [10, 11, 14, 15, 16]
