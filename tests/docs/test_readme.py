@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +26,9 @@ agents: {ppo: {horizon: 64}}
 stop: {target: 12, rounds: 8}
 """
 """Stands in for ``configs/cartpole.yaml``: CartPole with a target that a learner soon reaches."""
+ENDLESS = SMALL.replace("{target: 12, rounds: 8}", "{minutes: 30}")
+"""The same, until a person stops it. The file itself is launched on Slurm by
+``tests/slurm/test_run.py``."""
 
 
 def commands(has: str) -> list[list[str]]:
@@ -87,7 +89,8 @@ def test_a_reader_examines_launches_looks_and_stops(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
 ) -> None:
     shell = Shell(start_slurm(Options()), tmp_path)
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "cartpole.yaml").write_text(ENDLESS, encoding="utf-8")
     for words in commands("doctor"):
         if words[1] == "leaderboard":  # by now there is something to look at
             shell.cluster.wait("a round", lambda: bool(shell.run("cartpole").board().reports), 180)
