@@ -16,6 +16,19 @@ NANOSECONDS = 10**17
 _OFFSET = r"\d[T ]\d.*?(Z|[+-]\d\d(?::?\d\d)?)$"
 
 
+def pandas() -> Any:
+    """The library of tables, which comes with the extra.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise UserError("bars need pandas: pip install 'hpcpod[trading]'") from error
+    return pandas
+
+
 def exchange(name: str, first: Any, last: Any) -> Any:
     """The calendar of an exchange, from a week before a day until a week after another: with its
     ``sessions``, ``opens``, ``closes`` and time zone, ``tz``.

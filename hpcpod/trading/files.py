@@ -21,7 +21,7 @@ import numpy as np
 from hpcpod.errors import UserError
 from hpcpod.storage.disk import TEMPORARY, explain, unique
 from hpcpod.trading.checks import ROW, findings
-from hpcpod.trading.exchanges import session_dates, times_of
+from hpcpod.trading.exchanges import pandas, session_dates, times_of
 from hpcpod.trading.features import FEATURES
 from hpcpod.trading.panel import FIELDS, MarketPanel, SourceCard, day_of
 
@@ -33,6 +33,8 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", 
 """Words of CSV files for a number that is not known."""
 ENDINGS = (".parquet", ".csv", ".csv.gz")
 """Of the names of files of bars, in whichever case."""
+
+PARQUET = "parquet needs pyarrow: pip install 'hpcpod[trading]'"
 
 
 def read_bars(
@@ -67,11 +69,7 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
     Raises:
         UserError: it can't be read, or lacks a column.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise UserError("reading bars needs pandas: pip install 'hpcpod[trading]'") from error
-    file = Path(path)
+    pd, file = pandas(), Path(path)
     if file.is_dir():
         raise UserError(f"{path} is a folder: name a file of bars")
     if not file.is_file():
@@ -80,6 +78,8 @@ def frame_of(path: str | Path, timezone: str | None = None, calendar: str | None
         raise UserError(f"{path}: the name of a file of bars ends in {', '.join(ENDINGS)}")
     try:
         table = pd.read_parquet(file) if _is_parquet(file) else _csv(file)
+    except ImportError as error:
+        raise UserError(PARQUET) from error
     except Exception as error:
         raise UserError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
     if not isinstance(table.index, pd.RangeIndex):  # of times, as others write parquet
@@ -226,8 +226,7 @@ def write_bars(panel: MarketPanel, path: str | Path) -> None:
     Raises:
         UserError: it has another ending, or can't be written.
     """
-    import pandas as pd
-
+    pd = pandas()
     bars, stocks = panel.shape
     columns = {"time": np.repeat(panel.times, stocks), "ticker": panel.tickers * bars}
     arrays = {name: getattr(panel, name) for name in FIELDS} | dict(panel.extra)
@@ -259,6 +258,8 @@ def write_table(table: Any, path: str | Path) -> None:
         if file.exists():
             shutil.copymode(file, new)
         new.replace(file)
+    except ImportError as error:
+        raise UserError(PARQUET) from error
     except OSError as error:
         raise UserError(f"can't write {path}: {explain(error)}") from error
     finally:

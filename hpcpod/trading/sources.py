@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcpod.errors import UserError, in_words
 from hpcpod.plugins import suggest
+from hpcpod.trading.exchanges import pandas
 from hpcpod.trading.files import ENDINGS, has_volume, is_bars, read_bars, universe
 from hpcpod.trading.panel import MarketPanel, SourceCard, is_whole
 from hpcpod.trading.synthetic import SyntheticMarket, weekdays
@@ -127,11 +128,9 @@ def _skfolio(arguments: dict[str, Any]) -> list[MarketPanel]:
 def _nyse_o(arguments: dict[str, Any]) -> list[MarketPanel]:
     """36 stocks of the NYSE, 5,651 days from 1962 to 1984, as the wealth of 1 that was put into
     each at the start, without dates."""
-    import pandas as pd
-
     _known("universal-portfolios:nyse_o", arguments, [])
     path = _inside("universal-portfolios", "universal/data/nyse_o.csv")
-    table = pd.read_csv(path)
+    table = pandas().read_csv(path)
     close = table.to_numpy(np.float64)
     days = weekdays(np.datetime64("1962-07-03"), len(close))
     card = SourceCard(

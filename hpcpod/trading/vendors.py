@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 from hpcpod import plugins
 from hpcpod.errors import HpcpodError, UserError, in_words, raised_at
-from hpcpod.trading.exchanges import exchange, session_dates
+from hpcpod.trading.exchanges import exchange, pandas, session_dates
 from hpcpod.trading.panel import day_of
 
 Every = Literal["day", "minute"]
@@ -232,8 +232,7 @@ def fetched(
     Raises:
         UserError: an argument can't be, the vendor refuses, or has no bar of a stock.
     """
-    import pandas as pd
-
+    pd = pandas()
     if every not in get_args(Every):
         raise UserError(f"every is one of {', '.join(get_args(Every))}, got {every!r}")
     if not tickers or len(set(tickers)) < len(tickers):

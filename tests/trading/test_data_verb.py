@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hpcpod.trading.features import cuts
 from hpcpod.trading.files import read_bars
 from hpcpod.trading.sources import markets
 from hpcpod.trading.synthetic import SyntheticMarket
+from tests.support.command_line import refusal
 
 pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
 
@@ -136,3 +139,28 @@ def test_what_can_t_be_done_is_one_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ("pandas", "synth bars.csv --set days=3 --set minutes=2"),
+        ("pandas", "info universal-portfolios:nyse_o"),
+        ("pandas", "fetch bars.csv --set vendor=alpaca --set tickers=A --set start=2024-01-02"
+         " --set end=2024-01-05"),
+        ("pyarrow", "synth bars.parquet --set days=3 --set minutes=2"),
+        ("pyarrow", "check empty.parquet"),
+    ],
+)  # fmt: skip
+def test_where_the_extra_is_not_installed_it_is_named(
+    lacking: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, lacking, None)
+    for key in ("KEY_ID", "SECRET_KEY"):
+        monkeypatch.setenv(f"APCA_API_{key}", "none")
+    Path("empty.parquet").touch()
+    said = f"need.? {lacking}: pip install 'hpcpod\\[trading\\]'\n"
+    assert re.search(said, refusal(capsys, "data", *words.split()))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.parquet"]
