@@ -13,7 +13,8 @@ from tests.support.slots import ROOT
 from tests.test_api import TINY
 
 TRAINING = "hpcpod.train(env_steps=1_000, progress=WANTED, epochs=1, horizon=16)"
-RUN = f"hpcpod.launch({TINY}, runs='runs', detach=False, progress=WANTED).wait()"
+ONE = {"pods": {"min": 1, "max": 1}}
+RUN = f"hpcpod.launch({TINY}, runs='runs', detach=False, progress=WANTED, population={ONE}).wait()"
 SHOWN = {TRAINING: " of 1,000 env steps, ", RUN: " rounds, "}
 BEGINS = "tiny: its environment and its agents are made once"
 
