@@ -21,7 +21,7 @@ env:
   id: tests.preemption.paced:Paced
   num_envs: 4
   processes: 1
-  kwargs: {{notes: "{notes}"}}
+  kwargs: {{notes: "{notes}", pause: {pause}}}
   wrappers: ["gymnasium.wrappers:TimeLimit": {{max_episode_steps: 200}}]
 population:
   {{pods: {{min: {slots}, max: {slots}}}, algorithms: {{ppo: 1}}, controls: 1}}
@@ -53,8 +53,17 @@ class Scene:
     """A run of one or two slots, each with nodes of its own, whose only round has no end."""
 
     def __init__(
-        self, shell: Shell, name: str, *, array: bool, ranks: int, minutes: int = 30
+        self,
+        shell: Shell,
+        name: str,
+        *,
+        array: bool,
+        ranks: int,
+        minutes: int = 30,
+        pause: float = 0.008,
     ) -> None:
+        """``pause``: seconds that a step takes at least; each costs a quarter of a millisecond of
+        a core."""
         self.shell, self.name, self.array, self.ranks = shell, name, array, ranks
         self.notes = shell.home / f"{name}-notes"
         (self.notes / "bin").mkdir(parents=True)
@@ -66,7 +75,7 @@ class Scene:
         self._config.write_text(
             CONFIG.format(
                 name=name, notes=self.notes, ranks=ranks, slots=2 if array else 1,
-                nodes=1 if ranks == 1 else 2, minutes=minutes,
+                pause=pause, nodes=1 if ranks == 1 else 2, minutes=minutes,
                 checkpoint_seconds=CHECKPOINT_SECONDS,
             )
         )  # fmt: skip

@@ -42,7 +42,7 @@ def test_the_successor_takes_over_at_once_whatever_ends_a_coordinator(
 ) -> None:
     # Whoever is requeued would wait for ten minutes: longer than this test does.
     cluster = start_slurm(Options(nodes=5, gpus=0, cpus=4, requeue_seconds=600))
-    scene = Scene(Shell(cluster, tmp_path, probe=False), "led", array=True, ranks=1)
+    scene = Scene(Shell(cluster, tmp_path, probe=False), "led", array=True, ranks=1, pause=0.016)
     slots = scene.begin()
     for way in (killed, near_its_limit, preempted, cancelled, robbed_of_its_node):
         scene.until("a successor", lambda: len(scene.coordinators("PD")) == 1)

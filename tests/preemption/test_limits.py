@@ -74,7 +74,7 @@ def test_jobs_near_their_time_limit_come_back_with_all_that_they_have_done(
 
     def scene(name: str, *, array: bool, ranks: int) -> Scene:
         shell = Shell(cluster, tmp_path / name, probe=False)
-        return Scene(shell, name, array=array, ranks=ranks, minutes=2)
+        return Scene(shell, name, array=array, ranks=ranks, minutes=2, pause=0.016)
 
     with ThreadPoolExecutor() as pool:
         at_once = [
