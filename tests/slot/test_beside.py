@@ -221,18 +221,6 @@ def test_a_draining_slot_scores_what_it_has_trained_and_drops_what_is_ahead(
     assert read_board(folder).phase == "running" and folder.claims.owner(SECOND) is None
 
 
-def test_a_stopped_run_ends_trainer_and_scorer(gates: Path, tmp_path: Path) -> None:
-    (gates / "1").touch()
-    folder = slow_run(tmp_path)
-    slot = SlotProcess(folder)
-    until_ahead(slot)
-    children = [process(slot, scorer=scorer).pid for scorer in (False, True)]
-    folder.requests.publish(Stop())
-    assert slot.end() == 0, slot.log
-    assert all(map(gone, children))
-    assert not folder.reports.exists(FIRST)
-
-
 def test_a_killed_scorer_costs_an_attempt_and_no_training(
     undisturbed: list[Report], gates: Path, tmp_path: Path
 ) -> None:
@@ -319,7 +307,7 @@ def test_a_slot_with_a_core_for_it_scores_beside_training(
     assert scores_beside(folder.resolved.config) == beside
 
 
-def test_who_looks_sees_both_processes_and_the_scorer_is_the_nicer_one(
+def test_who_looks_sees_both_processes_the_scorer_is_the_nicer_one_and_a_stop_ends_both(
     gates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (gates / "1").touch()
@@ -348,4 +336,6 @@ def test_who_looks_sees_both_processes_and_the_scorer_is_the_nicer_one(
     wait_for("the scorer's niceness", lambda: scorer.nice() > trainer.nice())
     trainer.resume()
     folder.requests.publish(Stop())
-    assert slot.end() == 0
+    assert slot.end() == 0, slot.log
+    assert gone(trainer.pid) and gone(scorer.pid)
+    assert not folder.reports.exists(FIRST)
