@@ -155,9 +155,11 @@ def observation_space(name: str, space: gym.Space[Any]) -> Space:
         return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
     if isinstance(space, gym.spaces.MultiBinary):
         return Box(space.shape, 0.0, 1.0)
+    remedy = "add gymnasium.wrappers:FlattenObservation to env.wrappers"
+    if not space.is_np_flattenable:  # one with a Sequence in it stays one
+        remedy = "write a gymnasium.ObservationWrapper that turns it into a Box"
     raise UnsupportedSpace(
-        f"{name} observes a {type(space).__name__} space, which agents can't read;"
-        f" add gymnasium.wrappers:FlattenObservation to env.wrappers"
+        f"{name} observes a {type(space).__name__} space, which agents can't read; {remedy}"
     )
 
 

@@ -303,11 +303,18 @@ def test_gymnasium_warnings_are_logged_once_and_do_not_crash(
     assert "out of date" in caplog.text
 
 
-@pytest.mark.parametrize("space", [gym.spaces.Text(3), gym.spaces.Sequence(gym.spaces.Discrete(2))])
+@pytest.mark.parametrize(
+    ("space", "wrapper"),
+    [
+        (gym.spaces.Text(3), r"add gymnasium\.wrappers:FlattenObservation"),
+        # which leaves this one a Sequence
+        (gym.spaces.Sequence(gym.spaces.Discrete(2)), r"write a gymnasium\.ObservationWrapper"),
+    ],
+)
 def test_other_observations_are_refused_with_the_wrapper_to_use(
-    space: gym.Space[object],
+    space: gym.Space[object], wrapper: str
 ) -> None:
-    with pytest.raises(UnsupportedSpace, match=r"gymnasium\.wrappers:FlattenObservation"):
+    with pytest.raises(UnsupportedSpace, match=wrapper):
         PreprocessVecEnv(lambda: WithObservation(space))
 
 
