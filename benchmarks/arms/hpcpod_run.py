@@ -21,6 +21,7 @@ POPULATIONS: Mapping[str, Mapping[str, Any]] = {
     "replicates": {"allocator": "replicates", "generator": "random_search", "pods": MANY},
     "pods_8": {"pods": {"min": 1, "max": 8}},
     "pods_32": {"pods": MANY},
+    "pb2": {"generator": "pb2"},
     "no_evolution": {"generator": "looser_rules:NoCopies"},
 }
 """Differences in ``population``."""

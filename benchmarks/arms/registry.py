@@ -30,6 +30,7 @@ ARMS: Mapping[str, Arm] = {
     "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),
     "pods_8": Arm("hpcpod_run", "hpcpod: 8 pods", asked=True),
     "pods_32": Arm("hpcpod_run", "hpcpod: 32 pods", asked=True),
+    "pb2": Arm("hpcpod_run", "hpcpod: 16 pods, copies by `pb2`", asked=True),
     "no_evolution": Arm("hpcpod_run", "hpcpod: 16 pods, no copies"),
     "random_search": Arm("random_search", "random search, 32 full trainings"),
     "ray_pbt": Arm("ray_tune", "Ray Tune PBT, 8 trials, `synch`", "raytune"),
