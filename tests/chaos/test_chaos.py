@@ -45,7 +45,8 @@ IDLE = DQN.replace("}", ", updates_per_step: 0.05}")
 """A tenth of the updates: each takes a millisecond of a core."""
 SHORT = (
     replace(
-        SCENES[1], template=PACED, steps=1000, agents=f"{{ppo: {PPO}, dqn: {IDLE}}}",
+        SCENES[1], template=PACED, pods=3, slots=2, steps=1000,
+        agents=f"{{ppo: {PPO}, dqn: {IDLE}}}",
         stop="{rounds: 8, finalists: 2, confirm_episodes: 8}",
     ),
     replace(
