@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcpod.config.auto.plan import (
@@ -22,6 +22,7 @@ from hpcpod.config.auto.plan import (
     Fixed,
     Plan,
     Sizing,
+    panel_length,
     panel_seconds,
 )
 from hpcpod.config.auto.task import Task, network_of
@@ -109,7 +110,7 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
         max(NUM_ENVS, made.get("env.processes") or 1),
         "one call of a network serves them all; rl-zoo's PPO takes 8 or 16",
     )
-    _limit_episodes(task, made)
+    task = _limit_episodes(task, made)
     replay = {name: "buffer_size" in spaces[name].defaults for name in names}
     fixed = Fixed(
         bool(_named(made)),
@@ -184,13 +185,21 @@ def _budget(made: Choosing, wishes: Wishes) -> Budget:
     return Budget(seconds, steps)
 
 
-def _limit_episodes(task: Task, made: Choosing) -> None:
-    if task.max_episode_steps is None and task.random_steps is None and task.measured:
-        made.put(
-            "env.max_episode_steps",
-            EPISODE_LIMIT,
-            "it has no time limit, and no episode of random actions ended",
-        )
+def _limit_episodes(task: Task, made: Choosing) -> Task:
+    """The task, with a time limit if it has none and a policy may never end an episode."""
+    seen, backend = task.random_steps, made.get("env.backend")
+    free = task.max_episode_steps is None and task.measured
+    # the other backends refuse a limit
+    if not free or (seen is not None and backend not in (None, "auto", "gymnasium")):
+        return task
+    ends = "a policy may never end an episode that random actions end"
+    limit: int = made.put(
+        "env.max_episode_steps",
+        max(EPISODE_LIMIT, math.ceil(seen or 0)),
+        "it has no time limit, and "
+        + ("no episode of random actions ended" if seen is None else ends),
+    )
+    return replace(task, max_episode_steps=limit) if panel_length(task) > limit else task
 
 
 def _population(made: Choosing, task: Task, sized: Plan, wishes: Wishes, sizing: Sizing) -> None:

@@ -193,6 +193,17 @@ def test_an_episode_without_an_end_gets_one() -> None:
     assert config(chosen(replace(endless, measured=False))).env.max_episode_steps is None
 
 
+@pytest.mark.parametrize(("seen", "limit"), [(22.0, 1_000), (5_376.0, 5_376)])
+def test_an_episode_that_a_policy_may_never_end_gets_a_limit(seen: float, limit: int) -> None:
+    """A panel of CliffWalking, in whose walls a policy may stay, would fail after 100,000 steps."""
+    free = replace(ALONE, max_episode_steps=None, random_steps=seen)
+    made = chosen(free, stop={"minutes": 1.0})
+    assert config(made).env.max_episode_steps == limit
+    assert f"up to {min(limit, 10 * int(seen)):,} steps" in made.because["round.env_steps"]
+    given = {"env": {"id": "pkg.mod:Fleet", "backend": "vector"}, "stop": {"minutes": 1.0}}
+    assert config(chosen(free, **given)).env.max_episode_steps is None
+
+
 def test_the_printed_yaml_is_the_configuration() -> None:
     made = chosen(
         CONTINUOUS, stop={"minutes": 60.0},
