@@ -256,9 +256,6 @@ def test_dqn_learns_cartpole_without_a_word_and_keeps_it() -> None:
 
 @pytest.mark.slow
 def test_a_dueling_one_that_prefers_large_errors_learns_cartpole() -> None:
-    training = hpcpod.train(
-        "dqn", env_steps=24_000, seed=2, priority_exponent=0.6, dueling=True,
-        hidden=64, learning_rate=1e-3, updates_per_step=0.25,
-    )  # fmt: skip
+    training = hpcpod.train("dqn", env_steps=24_000, seed=2, priority_exponent=0.6, dueling=True)
     last = [point.mean_return for point in training.curve][-3:]
-    assert sum(last) / 3 >= 150  # at random it is 22; seeds 2 to 4 stand at 263, 287 and 157
+    assert sum(last) / 3 >= 150  # at random it is 22; seeds 2 to 4 stand at 190 to 300
