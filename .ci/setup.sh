@@ -106,6 +106,8 @@ python() {
         .venv/bin/python -m pip install --disable-pip-version-check ${1:+--no-compile} \
         --constraint constraints.txt --editable ".$what"
     [ -n "$what" ] || return 0
+    # Five processes of tests that begin together would each compile all that they import.
+    .venv/bin/python -m pytest --collect-only -q -n 0 >/dev/null 2>&1 </dev/null &
     # Panels of real stocks that tests read, and loggers: the files alone, not all that they need.
     set -- skfolio universal-portfolios
     ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
@@ -113,6 +115,7 @@ python() {
     quiet "installing packages of market data and of loggers into .venv" \
         .venv/bin/python -m pip install --disable-pip-version-check --no-compile --no-deps \
         --constraint constraints.txt "$@"
+    wait
 }
 
 verb="${1:-}"
