@@ -62,7 +62,8 @@ class Shell:
 
     def endless(self, name: str, *, pods: int = 2) -> Path:
         """A configuration file of a run whose pods are in their first round till it is stopped."""
-        return self._config(name, PACED, pods, 40_000_000, 100)
+        slower = PACED.replace("0.004", "0.01")
+        return self._config(name, slower, pods, 40_000_000, 100)
 
     def _config(self, name: str, env: str, pods: int, steps: int, rounds: int) -> Path:
         path = self.home / f"{name}.yaml"
