@@ -54,8 +54,12 @@ def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
     code = Slot(folder, owner, stop).run()
     _finish(folder, stop)
-    # Of several tasks srun tells the highest code: a lane that was killed, 137, hid another's 75.
-    return 128 + signal.SIGTERM if code == REQUEUE and LANE in owner.slot else code
+    if code == REQUEUE and LANE in owner.slot:
+        # Of several tasks srun tells a signal before any code: a lane that was killed hid another's
+        # 75, but not that another was ended by TERM, after which the script requeues the job, too.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return code
 
 
 def _finish(folder: RunFolder, stop: StopFlag) -> None:

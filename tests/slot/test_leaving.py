@@ -86,7 +86,8 @@ def test_lanes_of_an_element_that_retires_all_leave_and_others_stay(tmp_path: Pa
     folder.slots.retire("7_1", "now", "others wait")
     assert lane.end() == 0, lane.log
     other.process.send_signal(signal.SIGTERM)
-    assert other.end() == 143, other.log  # above the 137 of a lane that was killed
+    # srun tells TERM before the KILL of another lane, and either before any exit code
+    assert other.end() == -signal.SIGTERM, other.log
 
 
 def test_the_training_process_is_there_before_there_is_something_to_do(tmp_path: Path) -> None:
