@@ -55,7 +55,7 @@ def answered_in(seconds: float, call: Callable[[], T]) -> T:
 
 
 def contents(cohorts: Cohorts) -> Contents:
-    """All that a user's rule could change by mistake in what it is shown."""
+    """Mappings of pods and of their spaces that a user's rule is shown, and could change."""
     pods, spaces = cohorts.board.pods.values(), cohorts.algorithms.values()
     births = [pod.birth for pod in pods if pod.birth is not None]
     shown: Iterable[object] = (
@@ -69,12 +69,19 @@ def contents(cohorts: Cohorts) -> Contents:
 
 def taken_back(before: Contents) -> str:
     """Undo whatever a rule has changed since; why its answer can't stand, empty if nothing was."""
-    changed = [(each, was) for each, was in before if each != was]
+    changed = [(each, was) for each, was in before if not _same(each, was)]
     for each, was in changed:
         each.clear()
         each.update(was)
     # a parent's learning rate, raised in place for its child, was the parent's from then on
     return "it has changed what it was shown: change a copy" if changed else ""
+
+
+def _same(each: Mapping[Any, Any], was: Mapping[Any, Any]) -> bool:
+    """True of the very same items in the same order: a NumPy number may equal one of Python's, and
+    an array has no truth."""
+    pairs = zip(each.items(), was.items(), strict=False)
+    return len(each) == len(was) and all(a is c and b is d for (a, b), (c, d) in pairs)
 
 
 def unkept(answer: object) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf, isinf
 from statistics import median
+from types import MappingProxyType
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
@@ -49,10 +50,9 @@ Standing = Evaluation | Milestone
 
 @dataclass(frozen=True)
 class Cohort:
-    """Those among whom a pod is compared at one of its rounds.
-
-    All are ranked by one half of their panel's episodes; the other half has no part in it, so
-    that a test on it is one (``statistics.halves``).
+    """Those among whom a pod is compared at one of its rounds. All are ranked by one half of their
+    panel's episodes; the other has no part in it, so that a test on it is one
+    (``statistics.halves``).
     """
 
     algorithm: str
@@ -351,7 +351,7 @@ class Cohorts:
             algorithm,
             round_number,
             cost,
-            {pod.id: standing for pod, standing in sorted(found, key=lambda each: each[0].id)},
+            MappingProxyType({pod.id: own for pod, own in sorted(found, key=lambda x: x[0].id)}),
             order=(order := tuple(pod.id for pod, _ in ranked)),
             best=order[: max(1, len(ranked) * 3 // 10)],
             worst=frozenset(spare[-eighth:]),

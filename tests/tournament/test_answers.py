@@ -13,7 +13,7 @@ from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import PairTest, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
-from hpcpod.tournament.answers import unkept, wrong_birth, wrong_verdict
+from hpcpod.tournament.answers import taken_back, unkept, wrong_birth, wrong_verdict
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.offspring import Offspring
@@ -105,3 +105,14 @@ def test_a_verdict_about_pods_that_were_not_compared_is_refused() -> None:
     fits = replace(named, beaten_by=("p0007",), evidence={"p0007": "3.2"})
     assert wrong_verdict(fits, cohorts, asked) == ""
     assert wrong_verdict(replace(fits, round=0), cohorts, asked).endswith("not compared with it")
+
+
+@pytest.mark.parametrize("other", [np.int64(4), 4.0, np.zeros(2)])
+def test_an_equal_number_of_another_type_is_taken_back_too(other: object) -> None:
+    """A board has none of NumPy's, and an array has no truth."""
+    shown: dict[str, object] = {"width": 4}
+    before = [(shown, dict(shown))]
+    shown["width"] = other
+    assert taken_back(before)
+    assert type(shown["width"]) is int
+    assert not taken_back(before)

@@ -191,6 +191,20 @@ def test_what_a_rule_changes_in_what_it_is_shown_is_taken_back() -> None:
     }
 
 
+def forgets(cohorts: Cohorts, report: Report) -> Verdict:
+    algorithm = cohorts.board.pods[report.pod].algorithm
+    cohorts.cohort(algorithm, report.round).standings.clear()  # type: ignore[attr-defined]
+    return Verdict()
+
+
+def test_a_rule_can_take_no_pod_out_of_a_comparison() -> None:
+    """The default that decided instead ended every merge with a KeyError."""
+    found = played(replace(GAME, updater=Updating(forgets)), 3)
+    assert replace(found, decisions={}) == replace(played(GAME, 3), decisions={})
+    [why] = {each.outcome for each in found.decisions.values() if each.kind == "refusal"}
+    assert "mappingproxy" in why
+
+
 def test_a_founder_that_changes_the_defaults_changes_a_copy() -> None:
     class Careless(GentleTruncation):
         def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
