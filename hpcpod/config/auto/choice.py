@@ -43,7 +43,10 @@ START = 5.0
 REPLAY_BYTES = 10**9
 """Memory of one pod's replay buffer at most."""
 EPISODE_LIMIT = 1_000
-"""Steps of an episode that would not end."""
+"""Steps of an episode that would not end, at least: three times those of random actions, before
+which 95 % of them end where each step is as likely to be the last."""
+LIMITED = (None, "auto", "gymnasium", "envpool", "mujoco", "torch", "warp")
+"""Backends that can be given a time limit; the others refuse one."""
 
 Keys = tuple[str, ...]
 """A path by its steps, of which an agent's name may have dots."""
@@ -189,13 +192,12 @@ def _limit_episodes(task: Task, made: Choosing) -> Task:
     """The task, with a time limit if it has none and a policy may never end an episode."""
     seen, backend = task.random_steps, made.get("env.backend")
     free = task.max_episode_steps is None and task.measured
-    # the other backends refuse a limit
-    if not free or (seen is not None and backend not in (None, "auto", "gymnasium")):
+    if not free or (seen is not None and backend not in LIMITED):
         return task
     ends = "a policy may never end an episode that random actions end"
     limit: int = made.put(
         "env.max_episode_steps",
-        max(EPISODE_LIMIT, math.ceil(seen or 0)),
+        max(EPISODE_LIMIT, math.ceil(3 * (seen or 0))),
         "it has no time limit, and "
         + ("no episode of random actions ended" if seen is None else ends),
     )

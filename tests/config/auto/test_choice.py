@@ -193,7 +193,7 @@ def test_an_episode_without_an_end_gets_one() -> None:
     assert config(chosen(replace(endless, measured=False))).env.max_episode_steps is None
 
 
-@pytest.mark.parametrize(("seen", "limit"), [(22.0, 1_000), (5_376.0, 5_376)])
+@pytest.mark.parametrize(("seen", "limit"), [(22.0, 1_000), (5_376.0, 16_128)])
 def test_an_episode_that_a_policy_may_never_end_gets_a_limit(seen: float, limit: int) -> None:
     """A panel of CliffWalking, in whose walls a policy may stay, would fail after 100,000 steps."""
     free = replace(ALONE, max_episode_steps=None, random_steps=seen)
