@@ -67,7 +67,8 @@ def _others(table: Any, row: Any) -> Iterator[Finding]:
             odd = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
             if len(odd):
                 words = f"{name} of {_namer(table)(odd[0])} is not known"
-                yield Finding("warning", int(row[odd[0]]), f"{words}, nor {len(odd) - 1} more")
+                more = f", nor {len(odd) - 1} more" if len(odd) > 1 else ""
+                yield Finding("warning", int(row[odd[0]]), words + more)
 
 
 def _stand_ins(table: Any) -> Iterator[Finding]:
@@ -191,7 +192,12 @@ def _gaps(table: Any, row: Any) -> Iterator[Finding]:
 def _pauses(table: Any, row: Any) -> Iterator[Finding]:
     """Bars that all stocks lack between two of a day, at times of day that most days have."""
     number, times = table["time"].factorize(sort=True)
-    midnight = times.normalize()
+    # clocks that jump at midnight: a day of Brazil's summer began at one
+    midnight = (
+        times.tz_localize(None)
+        .normalize()
+        .tz_localize(times.tz, nonexistent="shift_forward", ambiguous=True)
+    )
     day, clock = midnight.factorize()[0], (times - midnight).factorize(sort=True)[0]
     begins = np.flatnonzero(np.diff(day, prepend=-1))
     ends = np.append(begins[1:], len(day)) - 1

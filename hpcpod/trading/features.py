@@ -212,9 +212,9 @@ def truncated(panel: MarketPanel, name: str) -> int:
             if known.any():
                 row = int(known.argmax())
                 early = early or (
-                    f"feature {name} looks ahead: it has a value at row {row} ({panel.times[row]}),"
-                    f" and fails where the rows from {panel.times[cut]} on are cut off; let it be"
-                    f" NaN there: {error}"
+                    f"feature {name} may look ahead: it has a value at row {row}"
+                    f" ({panel.times[row]}), and fails where the rows from"
+                    f" {panel.times[cut]} on are cut off; let it be NaN there: {error}"
                 )
             continue
         same = np.isclose(part, whole[:cut], rtol=TOLERANCE, atol=slack, equal_nan=True)

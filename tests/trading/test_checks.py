@@ -132,3 +132,11 @@ def test_a_gap_of_all_stocks_within_a_day_is_named_with_the_row_behind_it(tmp_pa
         f"row 13: A at 2021-03-02 14:00:00-05:00 {said}: a bar is missing",
         f"row 33: A at 2021-03-04 16:00:00-05:00 {said}: 2 bars are missing",
     ]
+
+
+def test_a_day_that_begins_at_one_o_clock_has_no_gap(tmp_path: Path) -> None:
+    """Clocks in Brazil jumped over midnight."""
+    hours = pd.date_range("2018-11-02", "2018-11-06", freq="h", tz="America/Sao_Paulo")
+    path = written(tmp_path, bars("AB", [str(each) for each in hours]))
+    table = frame_of(path, "America/Sao_Paulo", None)
+    assert not [str(each) for each in findings(table) if "gap" in str(each)]
