@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -83,11 +84,11 @@ class Video:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         try:
-            if self.frames:
-                self._encode(None)
-            with explained("write", self._path):
-                self._file.close()
-                if kind is None and self.frames:
+            with explained("write", self._path), closing(self._file):
+                if self.frames:
+                    self._encode(None)
+            if kind is None and self.frames:
+                with explained("write", self._path):
                     self._aside.replace(self._path)
         finally:
             self._aside.unlink(missing_ok=True)

@@ -155,9 +155,10 @@ def observation_space(name: str, space: gym.Space[Any]) -> Space:
         return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
     if isinstance(space, gym.spaces.MultiBinary):
         return Box(space.shape, 0.0, 1.0)
-    remedy = "add gymnasium.wrappers:FlattenObservation to env.wrappers"
-    if not space.is_np_flattenable:  # one with a Sequence in it stays one
-        remedy = "write a gymnasium.ObservationWrapper that turns it into a Box"
+    remedy = "write a gymnasium.ObservationWrapper that turns it into a Box"
+    with suppress(NotImplementedError):  # a user's own space may not say
+        if space.is_np_flattenable:  # one with a Sequence in it is not
+            remedy = "add gymnasium.wrappers:FlattenObservation to env.wrappers"
     raise UnsupportedSpace(
         f"{name} observes a {type(space).__name__} space, which agents can't read; {remedy}"
     )
