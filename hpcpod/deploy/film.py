@@ -84,11 +84,11 @@ class Video:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         try:
-            with explained("write", self._path), closing(self._file):
-                if self.frames:
-                    self._encode(None)
-            if kind is None and self.frames:
-                with explained("write", self._path):
+            with explained("write", self._path):
+                with closing(self._file):
+                    if self.frames:
+                        self._encode(None)
+                if kind is None and self.frames:
                     self._aside.replace(self._path)
         finally:
             self._aside.unlink(missing_ok=True)

@@ -50,9 +50,10 @@ Standing = Evaluation | Milestone
 
 @dataclass(frozen=True)
 class Cohort:
-    """Those among whom a pod is compared at one of its rounds. All are ranked by one half of their
-    panel's episodes; the other has no part in it, so that a test on it is one
-    (``statistics.halves``).
+    """Those among whom a pod is compared at one of its rounds.
+
+    All are ranked by one half of their panel's episodes; the other half has no part in it, so
+    that a test on it is one (``statistics.halves``).
     """
 
     algorithm: str
@@ -345,8 +346,6 @@ class Cohorts:
         found = [*kin, *self._others_at(algorithm, cost)]
         ranked = sorted(found, key=lambda each: (-self._rank(each[1]), each[0].id))
         spare = [pod.id for pod, _ in ranked if self.spare(self.board.pods[pod.id])]
-        # Simulated: copies by most pods lost to none at all where greed is punished.
-        eighth = ceil(len(ranked) / 8)
         return Cohort(
             algorithm,
             round_number,
@@ -354,7 +353,8 @@ class Cohorts:
             MappingProxyType({pod.id: own for pod, own in sorted(found, key=lambda x: x[0].id)}),
             order=(order := tuple(pod.id for pod, _ in ranked)),
             best=order[: max(1, len(ranked) * 3 // 10)],
-            worst=frozenset(spare[-eighth:]),
+            # Simulated: copies by most pods lost to none at all where greed is punished.
+            worst=frozenset(spare[-ceil(len(ranked) / 8) :]),
             places=ceil((len(kin) + self.copies[algorithm, round_number]) / 8),
             level=GATE / 2 if self.config.population.second_looks > 0 else GATE,
         )

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from hpcpod.config.auto.choice import ALLOCATOR, MINUTES, Choosing, Wishes, choose
+from hpcpod.config.auto.choice import ALLOCATOR, LIMITED, MINUTES, Choosing, Wishes, choose
 from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import Pace, Task
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, extremes
 from hpcpod.config.yaml_file import parse
+from hpcpod.envs.time_limit import _OWN
 from hpcpod.errors import ConfigError
 from tests.config.auto.tasks import ALONE, CONTINUOUS, DISCRETE, SPACES
 
@@ -202,6 +203,10 @@ def test_an_episode_that_a_policy_may_never_end_gets_a_limit(seen: float, limit:
     assert f"up to {min(limit, 10 * int(seen)):,} steps" in made.because["round.env_steps"]
     given = {"env": {"id": "pkg.mod:Fleet", "backend": "vector"}, "stop": {"minutes": 1.0}}
     assert config(chosen(free, **given)).env.max_episode_steps is None
+
+
+def test_limits_are_given_to_the_backends_that_take_one() -> None:
+    assert set(LIMITED) == {None, "auto", "gymnasium", *_OWN}
 
 
 def test_the_printed_yaml_is_the_configuration() -> None:
