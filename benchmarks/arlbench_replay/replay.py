@@ -89,9 +89,9 @@ def replayed(draw: Draw, allocator: str, pods: int, replicate: int) -> Outcome:
     board = replace(board, pods={n: founded(p, {"configuration": i}) for i, (n, p) in places})
     trained: dict[int, int] = {}
     seed_of: dict[str, int] = {}
-    now, last = 0.0, board
+    now = 0.0
     while board.phase == "running":
-        now, last = now + 60.0, board
+        now += 60.0
         resting = resting_pods(board)
         waiting = [each for each in orders(board) if each.pod not in resting][:SLOTS]
         reports = []
@@ -106,26 +106,19 @@ def replayed(draw: Draw, allocator: str, pods: int, replicate: int) -> Outcome:
             curve = draw.curves[configuration, seed_of[order.pod] % MOST]
             reports.append(_report(order, float(curve[order.round - 1])))
         board = fold(board, reports, rules, now=now)
-    return _delivered(last, board, rules, draw, now)
+    return _delivered(board, rules, draw, now)
 
 
-def _delivered(last: Board, board: Board, rules: Rules, draw: Draw, now: float) -> Outcome:
-    """The configuration of the best estimate among those that were trained in full."""
-    # the end takes the births of all pods, so that all would seem to be done
-    open_births = {name: pod.birth for name, pod in last.pods.items()}
-    pods = {
-        name: pod
-        if pod.evaluations and pod.evaluations[-1].round == rules.config.stop.rounds
-        else replace(pod, birth=open_births.get(name))
-        for name, pod in board.pods.items()
-    }
-    found = configurations(prospects(replace(board, pods=pods), rules.config, now))
+def _delivered(board: Board, rules: Rules, draw: Draw, now: float) -> Outcome:
+    """The configuration of the best estimate among those that were trained in full, which claims
+    that estimate."""
+    found = configurations(prospects(board, rules.config, now))
     ended = [each for each in found if each.trained]
     best = (ended or found)[0]
     which = board.pods[best.first].hyperparameters["configuration"]
     assert isinstance(which, int)
     cost = board.env_steps / ENV_STEPS / draw.curves.shape[2]
-    return Outcome(float(draw.truth[which]), best.mean, cost, float(best.trained))
+    return Outcome(float(draw.truth[which]), best.estimate, cost, float(best.trained))
 
 
 def _rules(allocator: str, pods: int, draw: Draw, seed: int) -> Rules:

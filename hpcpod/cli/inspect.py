@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcpod._process import REQUEUE
 from hpcpod.cli.output import say, say_json
@@ -143,16 +143,27 @@ def leaderboard(options: Namespace) -> int:
                 "winner": board.winner,
                 "lineage": [encode(pod) for pod in run.lineage(board=board)],
                 "confirmed": [encode(score) for score in board.confirmed],
-                **({"scores": [encode(s) for s in run.scores(board)]} if options.stats else {}),
+                **(_stats(run, board) if options.stats else {}),
             }
         )
         return 0
     show_leaderboard(run, board)
     if options.stats:
+        from hpcpod.run.configuration_scores import configurations_table
         from hpcpod.run.tables import scores_table
 
         console().print(scores_table(run.scores(board)))
+        if configurations := run.configurations(board):
+            console().print(configurations_table(configurations))
     return 0
+
+
+def _stats(run: Run, board: Board) -> dict[str, list[Any]]:
+    """The keys that ``--stats`` adds to a leaderboard's JSON."""
+    return {
+        "scores": [encode(score) for score in run.scores(board)],
+        "configurations": [encode(score) for score in run.configurations(board)],
+    }
 
 
 def snapshots(options: Namespace) -> int:

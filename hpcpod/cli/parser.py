@@ -198,8 +198,8 @@ VERBS = {
         "who leads, with intervals that allow for the choice, and the winner's lineage",
         (_RUN,
          _arg("--stats", action="store_true",
-              help="how sure that is: the living pods side by side, with shrunk means,"
-              " interquartile means, P(best), slopes, and correlations with the first"),
+              help="how sure that is: the living pods side by side: shrunk means, interquartile"
+              " means, P(best), slopes, correlations; with replicates configurations, too"),
          _JSON),
     ),
     "snapshots": Verb(

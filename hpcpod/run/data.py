@@ -18,6 +18,7 @@ from hpcpod.config.manual import field_docs
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
 from hpcpod.records.records import Board, Checkpoint, Decision
+from hpcpod.run.configuration_scores import ConfigurationScore, configuration_scores
 from hpcpod.run.data_rows import (
     BirthRow,
     EpisodeRow,
@@ -104,6 +105,11 @@ TABLES: Mapping[str, Table] = {
     "scores": Table(
         "a living pod's last panel, and what it shows", PodScore,
         lambda run: pod_scores(run.board),
+    ),
+    "configurations": Table(
+        "hyperparameters over the seeds that trained them, with `allocator: replicates`",
+        ConfigurationScore,
+        lambda run: configuration_scores(run.board, run.folder.resolved.config),
     ),
     "decisions": Table(
         "a decision of the updater, generator or allocator", Decision, lambda run: run.decisions,

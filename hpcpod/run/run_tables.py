@@ -10,6 +10,7 @@ from hpcpod.records.records import Board
 from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from hpcpod.run.configuration_scores import ConfigurationScore
     from hpcpod.run.lineage_schedule import Schedule
 
 
@@ -28,7 +29,7 @@ class RunTables(ABC):
 
         Args:
             name: ``pods``, ``births``, ``rounds``, ``episodes``, ``leaderboard``, ``scores``,
-                ``decisions``, ``tests``, ``usage``, ``slots`` or ``snapshots``.
+                ``configurations``, ``decisions``, ``tests``, ``usage``, ``slots`` or ``snapshots``.
             board: a board that was read before, to look at; by default the latest.
 
         Returns:
@@ -42,6 +43,19 @@ class RunTables(ABC):
 
         found = columns_of(Look(self.folder, board or self.board()), name)
         return as_frame(TABLES[name].kind, found)
+
+    def configurations(self, board: Board | None = None) -> tuple[ConfigurationScore, ...]:
+        """Hyperparameters side by side, over the seeds that trained them, the best estimate first.
+
+        None but with ``allocator: replicates``, which alone trains a pod's hyperparameters again.
+        It needs numpy. ``table("configurations")`` is the frame.
+
+        Args:
+            board: a board that was read before, to look at; by default the latest.
+        """
+        from hpcpod.run.configuration_scores import configuration_scores
+
+        return configuration_scores(board or self.board(), self.folder.resolved.config)
 
     @door(pod=str | None)
     def curves(self, pod: str | None = None) -> Any:

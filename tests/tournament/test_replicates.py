@@ -24,6 +24,7 @@ from hpcpod.tournament.allocators.replicates import (
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.statistics import mean, standard_error
 from tests.tournament.world import report, rules
 
 REPLICATES = Replicates(PopulationConfig())
@@ -180,12 +181,39 @@ def test_without_an_end_of_training_it_is_halving() -> None:
 
 
 def test_one_lucky_training_is_believed_less_than_six() -> None:
-    assert over_seeds([[3.0], [5.0]]) == pytest.approx([3, 5])  # their variance is unknown
+    means, errors = zip(*over_seeds([[3.0], [5.0]]), strict=True)
+    assert means == pytest.approx((3, 5))  # their variance is unknown
+    assert errors == (None, None)
     steady = [88.0, 90, 92, 90, 90, 90]
     found = over_seeds([[92.0], steady, [0.0], [10.0], [60.0, 100.0]])
-    assert found[0] < 91
-    assert found[1] == pytest.approx(90, abs=1)
-    assert found[1] > found[4]
+    assert found[0][0] < 91
+    assert found[1][0] == pytest.approx(90, abs=1)
+    assert found[1][0] > found[4][0]
+
+
+@pytest.mark.parametrize("spread", [0.0, 5.0, 20.0])
+def test_promise_of_the_best_estimate_half_of_its_luck_is_not_believed(spread: float) -> None:
+    """24 configurations, of which three have six seeds, three four, six two and the others one,
+    by their scores so far; a training's luck has a deviation of 10."""
+    over, lucky, covered = [], [], 0
+    for replicate in range(200):
+        rng = Random(replicate)
+        truth = [rng.gauss(0, spread) for _ in range(24)]
+        scores = [[rng.gauss(each, 10)] for each in truth]
+        for places, seeds in ((12, 2), (6, 4), (3, 6)):
+            ranked = sorted(range(24), key=lambda i: -sum(scores[i]) / len(scores[i]))
+            for i in ranked[:places]:
+                scores[i] += [rng.gauss(truth[i], 10) for _ in range(seeds - len(scores[i]))]
+        found = over_seeds(scores)
+        best = max(range(24), key=lambda i: found[i][0])
+        estimate, error = found[best]
+        assert error is not None
+        over.append(estimate - truth[best])
+        lucky.append(mean(scores[best]) - truth[best])
+        covered += abs(estimate - truth[best]) < 1.96 * error
+    assert mean(over) < 0.5 * mean(lucky)  # 0.39, 0.18 and 0.12 of it in 400 other runs
+    assert mean(over) > -2 * standard_error(over)
+    assert covered / 200 > 0.84  # 0.88, 0.89 and 0.93 there
 
 
 def test_a_configuration_is_worth_the_mean_of_trainings_that_are_done() -> None:

@@ -55,6 +55,10 @@ class Configuration:
     """Of the scores of those that are done; else of the farthest one."""
     estimate: float
     """The mean over all seeds that there could be, shrunk towards other configurations'."""
+    error: float | None
+    """Standard deviation of that mean about the estimate; None while none has two trainings."""
+    sd: float | None
+    """Standard deviation of its trainings' scores; None of fewer than two that are done."""
 
 
 class Replicates:
@@ -139,8 +143,10 @@ def _spare(prospects: Prospects, kept: set[str], ranking: Sequence[Configuration
 def configurations(prospects: Prospects) -> list[Configuration]:
     """Configurations with a score, the best estimate first."""
     groups: dict[str, list[Candidate]] = {}
-    done = {each.pod for each in prospects.done}
-    for each in (*prospects.done, *prospects.candidates):
+    # of a run that has ended no pod has a round to train, those neither that rested half-way
+    ended, end = (*prospects.done, *prospects.candidates), prospects.rounds or 0
+    done = {each.pod for each in ended if each.rounds >= end}
+    for each in ended:
         groups.setdefault(each.repeats or each.pod, []).append(each)
     groups = {name: pods for name, pods in groups.items() if any(each.curve for each in pods)}
     if not groups:
@@ -154,7 +160,8 @@ def configurations(prospects: Prospects) -> list[Configuration]:
             sum(each.pod in done for each in groups[name]),
             tuple(each for each in groups[name] if each.pod not in done),
             mean(scores[name]),
-            estimate,
+            *estimate,
+            sd(scores[name]) if len(scores[name]) > 1 else None,
         )
         for name, estimate in zip(groups, estimates, strict=True)
     ]
@@ -174,12 +181,12 @@ def ending(candidate: Candidate) -> float:
     return mean([point.mean for point in candidate.curve[-ENDING:] if point.round > half])
 
 
-def over_seeds(scores: list[list[float]]) -> list[float]:
-    """The estimated mean of each configuration over all seeds.
+def over_seeds(scores: list[list[float]]) -> list[tuple[float, float | None]]:
+    """The estimated mean of each configuration over all seeds, and its error.
 
     The variance of a configuration's scores over seeds is the mean of its own and that of all,
     weighted by their degrees of freedom and ``PRIOR``. While none has two trainings it is unknown,
-    and nothing is shrunk.
+    nothing is shrunk, and the errors are None.
     """
     squares = [sd(each) ** 2 * (len(each) - 1) for each in scores]
     freedom = [len(each) - 1 for each in scores]
@@ -189,7 +196,9 @@ def over_seeds(scores: list[list[float]]) -> list[float]:
         for own, free in zip(squares, freedom, strict=True)
     ]
     found = posterior([mean(each) for each in scores], np.diag(errors), draws=1)
-    return [float(value) for value in found.means]
+    known = sum(freedom) > 0
+    pairs = zip(found.means, found.errors, strict=True)
+    return [(float(value), float(error) if known else None) for value, error in pairs]
 
 
 def _room(prospects: Prospects, kept: set[str]) -> int:
