@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.records.records import Board
-from hpcpod.run.tables import number, plain_table, visible
+from hpcpod.run.tables import number, plain_table, setting, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +81,7 @@ def configurations_table(scores: Sequence[ConfigurationScore]) -> Table:
     for score in whole:
         alike = [each.hyperparameters for each in scores if each.algorithm == score.algorithm]
         values = ", ".join(
-            f"{name} {_value(value)}"
+            f"{name} {setting(value)}"
             for name, value in score.hyperparameters.items()
             if any(each[name] != value for each in alike)
         )
@@ -105,7 +105,3 @@ def _caption(scores: Sequence[ConfigurationScore], shown: int) -> str:
 
 def _or_none(value: float | None) -> str:
     return "-" if value is None else number(value)
-
-
-def _value(value: Scalar) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

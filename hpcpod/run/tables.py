@@ -341,10 +341,11 @@ def changes(board: Board, pod: PodState) -> str:
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"
     old, new = parent.hyperparameters, pod.hyperparameters
-    return ", ".join(f"{n} {_value(old.get(n))} -> {_value(new.get(n))}" for n in pod.mutated)
+    return ", ".join(f"{n} {setting(old.get(n))} -> {setting(new.get(n))}" for n in pod.mutated)
 
 
-def _value(value: object) -> str:
+def setting(value: object) -> str:
+    """A hyperparameter's value in few characters."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -355,7 +356,7 @@ def founded(pod: PodState, searched: Mapping[str, Collection[str]]) -> str:
         moved = _MOVED.get(pod.transfer_exact)
         kind = pod.origin.begun + (f" ({moved})" if moved else "")
     values = ", ".join(
-        f"{name}={_value(value)}"
+        f"{name}={setting(value)}"
         for name, value in sorted(pod.hyperparameters.items())
         if name in searched.get(pod.algorithm, ())
     )

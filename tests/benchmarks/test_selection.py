@@ -83,7 +83,7 @@ def test_promise_of_a_small_budget_the_default_delivers_what_the_best_rule_does(
     best = max(rest, key=lambda number: number.value)
     noise = 3 * math.hypot(best.error, auto.error)
     # Where all pods are equal, a rule that trains one of them alone is 1.7 ahead (RESULTS, by 100
-    # runs), so four of them passed a bound of 3 % on one processor's arithmetic, not on another's.
+    # runs), so by four of them a bound of 3 % was met on one machine and missed on another.
     ahead = 1.7 if name == "flat" else 0.0
     assert auto.value > best.value - max(ahead + noise, 0.03 * best.value)
 

@@ -144,9 +144,9 @@ def configurations(prospects: Prospects) -> list[Configuration]:
     """Configurations with a score, the best estimate first."""
     groups: dict[str, list[Candidate]] = {}
     # of a run that has ended no pod has a round to train, those neither that rested half-way
-    ended, end = (*prospects.done, *prospects.candidates), prospects.rounds or 0
-    done = {each.pod for each in ended if each.rounds >= end}
-    for each in ended:
+    every, end = (*prospects.done, *prospects.candidates), prospects.rounds or 0
+    done = {each.pod for each in every if each.rounds >= end}
+    for each in every:
         groups.setdefault(each.repeats or each.pod, []).append(each)
     groups = {name: pods for name, pods in groups.items() if any(each.curve for each in pods)}
     if not groups:
