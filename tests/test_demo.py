@@ -49,13 +49,14 @@ def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path)
     assert (status.state, status.stop_reason) == ("finished", "target")
     assert status.best is not None and status.best.fresh and status.best.low >= 475
 
-    founders = [pod for pod in board.pods.values() if pod.cause == "fresh"]
+    # On a slow machine the demo lasts longer, and fresh draws take the places of pods that stopped.
+    founders = [pod for pod in board.pods.values() if pod.cause == "fresh" and not pod.replaces]
     assert [pod.algorithm for pod in founders].count("ppo") == 4
     assert [pod.algorithm for pod in founders].count("dqn") == 4
     assert "replaced" in {pod.fate for pod in founders}
 
     line = run.lineage()
-    assert line[0] in founders and line[-1].id == board.winner
+    assert line[0].cause == "fresh" and line[-1].id == board.winner
     for child in line[1:]:
         assert child.mutated == ("learning_rate",) and child.transfer_exact
         assert "did not rank them: mean difference" in child.evidence

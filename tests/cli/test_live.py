@@ -19,7 +19,9 @@ def test_training_outlives_its_reader(tmp_path: Path) -> None:
         cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
+    waited = ": importing torch\n"  # on a busy machine for more than ten seconds, and it is said so
+    complaints = [x for x in done.stderr.splitlines(keepends=True) if not x.endswith(waited)]
+    assert (done.returncode, complaints) == (0, [])
     assert (tmp_path / "small.h5").exists()
 
 
