@@ -13,7 +13,7 @@ from hpcpod.report.hyperparameters import mattered, over_time
 from hpcpod.report.markup import Markup, joined, tag
 from hpcpod.report.page import contents, page, section
 from hpcpod.report.plot import numbers, table
-from hpcpod.report.scores import finals, leaderboard
+from hpcpod.report.scores import configurations, finals, leaderboard
 from hpcpod.report.story import Story
 from hpcpod.report.summary import summary
 from hpcpod.report.timeline import hours, timeline
@@ -41,6 +41,9 @@ def report_of(story: Story) -> str:
         ("advice", "What to ask for the next time", _advice(story)),
         ("again", "To do it again", _again(story)),
     ]
+    if story.configurations:
+        title = "Configurations over their seeds"
+        parts.insert(4, ("configurations", title, configurations(story)))
     if has_holdout(story):
         parts.insert(1, ("holdout", "The holdout", holdout(story)))
     links = contents([(name, title) for name, title, _ in parts])

@@ -1,4 +1,5 @@
-"""The final evaluation episode by episode, and the leaderboard with its intervals."""
+"""The final evaluation episode by episode, the leaderboard with its intervals, and configurations
+over their seeds."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from hpcpod.report.axes import Axis, axis_of, number
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
 from hpcpod.report.plot import Cell, Plot, figure, numbers, table
 from hpcpod.report.story import Story
+from hpcpod.run.configuration_scores import configurations_caption, differing, shown
 from hpcpod.run.leaderboard import ranking
 from hpcpod.run.text import many
 from hpcpod.tournament.provenance import seed_set
@@ -133,20 +135,20 @@ def leaderboard(story: Story) -> Markup:
     """The leaderboard as dots with intervals, and as a table."""
     if not story.rows:
         return tag("p", ranking(story.board), class_="none")
-    shown = story.rows[:MOST_ROWS]
-    values = [end for row in shown for end in (row.mean, row.low, row.high)]
+    drawn = story.rows[:MOST_ROWS]
+    values = [end for row in drawn for end in (row.mean, row.low, row.high)]
     x = axis_of("mean return of the panel by which the pod ranks", values)
     if x is None:
         return NOTHING
-    count = len(shown)
+    count = len(drawn)
     y = Axis("", 0.4, count + 0.6)
     places = [float(count - i) for i in range(count)]
-    names = [(place, row.pod) for place, row in zip(places, shown, strict=True)]
+    names = [(place, row.pod) for place, row in zip(places, drawn, strict=True)]
     plot = Plot(
-        f"{story.name}: leaderboard", f"{many(len(story.rows), 'row')}, {shown[0].pod} first",
+        f"{story.name}: leaderboard", f"{many(len(story.rows), 'row')}, {drawn[0].pod} first",
         x, y, max(80, 22 * count), rows=names,
     )  # fmt: skip
-    for place, row in zip(places, shown, strict=True):
+    for place, row in zip(places, drawn, strict=True):
         strength = "win" if row.pod in story.kin else "each"
         kind = f"{story.hue(row.algorithm)} {strength}"
         plot.whisker((row.low, place), (row.high, place), kind, row.pod)
@@ -169,7 +171,7 @@ def _board_table(story: Story) -> Markup:
         [
             place, row.pod, row.algorithm, row.round, number(row.mean),
             *(number(end) if row.episodes > 1 else "-" for end in (row.low, row.high)),
-            "-" if row.last is None else number(row.last), row.origin, row.fate,
+            _number(row.last), row.origin, row.fate,
         ]
         for place, row in enumerate(story.rows[:most], start=1)
     ]  # fmt: skip
@@ -180,3 +182,25 @@ def _board_table(story: Story) -> Markup:
         table(heads, rows, "The leaderboard"),
         tag("p", f"{left} more rows: `hpcpod leaderboard` prints them.") if left > 0 else NOTHING,
     ])  # fmt: skip
+
+
+def configurations(story: Story) -> Markup:
+    """A table of the configurations that were trained to the end, the best estimate first."""
+    scores = story.configurations
+    rows: list[list[Cell]] = [
+        [
+            each.pod, each.algorithm, each.trainings, number(each.mean), _number(each.sd),
+            number(each.estimate), _number(each.error), differing(each, scores),
+        ]
+        for each in shown(scores)
+    ]  # fmt: skip
+    heads = ["first pod", "algorithm", "trainings", "mean", "sd", "estimate", "error",
+             "hyperparameters"]  # fmt: skip
+    return joined([
+        tag("p", configurations_caption(scores)),
+        table(heads, rows, "Configurations over their seeds"),
+    ])  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else number(value)

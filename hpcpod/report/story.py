@@ -15,6 +15,7 @@ from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Decision, PodState
 from hpcpod.report.plot import HUES
 from hpcpod.run.advice import Advice
+from hpcpod.run.configuration_scores import ConfigurationScore
 from hpcpod.run.history import Result, results
 from hpcpod.run.leaderboard import Row
 from hpcpod.run.run import Run
@@ -39,6 +40,8 @@ class Story:
     status: Status
     best: Best | None
     rows: tuple[Row, ...]
+    configurations: tuple[ConfigurationScore, ...]
+    """Hyperparameters over their seeds; empty but with ``allocator: replicates``."""
     lineage: tuple[PodState, ...]
     """The winner's ancestors and itself, founder first; empty before the first report."""
     results: tuple[Result, ...]
@@ -145,6 +148,7 @@ def read(run: Run, board: Board | None = None) -> Story:
         status=status,
         best=status.best,
         rows=run.leaderboard(board),
+        configurations=run.configurations(board),
         lineage=tuple(run.lineage(board=board)),
         results=rows,
         activities=tuple(activities(run.folder, board, rows)),

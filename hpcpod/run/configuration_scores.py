@@ -71,31 +71,40 @@ def configurations_table(scores: Sequence[ConfigurationScore]) -> Table:
     hyperparameters that differ, and a caption."""
     from rich.text import Text
 
-    whole = [score for score in scores if score.trainings] or scores
-    table = plain_table("configurations", _caption(scores, len(whole)))
+    table = plain_table("configurations", configurations_caption(scores))
     table.add_column("first pod", no_wrap=True)
     table.add_column("algorithm")
     for column in ("trainings", "mean", "sd", "estimate", "error"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("hyperparameters")
-    for score in whole:
-        alike = [each.hyperparameters for each in scores if each.algorithm == score.algorithm]
-        values = ", ".join(
-            f"{name} {setting(value)}"
-            for name, value in score.hyperparameters.items()
-            if any(each[name] != value for each in alike)
-        )
+    for score in shown(scores):
         table.add_row(
             Text(visible(score.pod)),
             Text(visible(score.algorithm), no_wrap=True, overflow="ellipsis"),
             str(score.trainings), number(score.mean), _or_none(score.sd), number(score.estimate),
-            _or_none(score.error), Text(visible(values or "-")),
+            _or_none(score.error), Text(visible(differing(score, scores))),
         )  # fmt: skip
     return table
 
 
-def _caption(scores: Sequence[ConfigurationScore], shown: int) -> str:
-    others = len(scores) - shown
+def shown(scores: Sequence[ConfigurationScore]) -> Sequence[ConfigurationScore]:
+    """The configurations of a table: those that were trained to the end, all if none was."""
+    return [score for score in scores if score.trainings] or scores
+
+
+def differing(score: ConfigurationScore, scores: Sequence[ConfigurationScore]) -> str:
+    """A configuration's hyperparameters in which those of its algorithm differ; "-" if none is."""
+    alike = [each.hyperparameters for each in scores if each.algorithm == score.algorithm]
+    return ", ".join(
+        f"{name} {setting(value)}"
+        for name, value in score.hyperparameters.items()
+        if any(each[name] != value for each in alike)
+    ) or "-"  # fmt: skip
+
+
+def configurations_caption(scores: Sequence[ConfigurationScore]) -> str:
+    """The sentences below a table of configurations."""
+    others = len(scores) - len(shown(scores))
     return (
         "Of each configuration's trainings from scratch, by their last panels. 'estimate' is the"
         " mean over all seeds that there could be: the mean drawn towards all configurations' by"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,8 +14,10 @@ from rich.console import Console
 
 from hpcpod.cli.parser import main
 from hpcpod.records.records import Checkpoint
+from hpcpod.report.one import report_of
+from hpcpod.report.story import read
 from hpcpod.run.configuration_scores import configurations_table
-from hpcpod.run.run import Run
+from hpcpod.run.run import Run, open_run
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -103,9 +106,18 @@ def test_the_command_and_the_tables_have_them(run: Run, capsys: pytest.CaptureFi
     assert len(lines) == 1 + len(found)
 
 
+def test_the_report_has_a_section_of_them(run: Run) -> None:
+    page = report_of(read(run))
+    body = page[page.index('id="configurations"') : page.index('id="births"')]
+    rows = re.findall(r"<tr><t[dh][^>]*>(p\d+)<", body)
+    assert rows == [each.pod for each in run.configurations() if each.trainings]
+    assert "more were not trained to the end" in body
+
+
 def test_a_run_that_repeats_no_training_has_none(
     finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert "Configurations over their seeds" not in report_of(read(open_run(finished_run)))
     assert main(["leaderboard", str(finished_run), "--stats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["configurations"] == []
     assert main(["leaderboard", str(finished_run), "--stats"]) == 0
