@@ -27,7 +27,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome | E
     return {cell: outcome for cell, outcome, _ in play_all(CHOSEN, home, at_once=3)}
 
 
-@pytest.mark.timeout(900)  # the first one waits for all
 @pytest.mark.parametrize("cell", CHOSEN, ids=str)
 def test_a_preempted_slot_goes_on(cell: Cell, outcomes: dict[Cell, Outcome | Exception]) -> None:
     outcome = outcomes[cell]
