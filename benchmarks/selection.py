@@ -33,6 +33,7 @@ from selection_scenarios import (
     first_row,
     mutation,
     schemes,
+    seeds,
     sparse,
     speeds,
     target,
@@ -58,6 +59,7 @@ SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "sparse": sparse.rows,
     "trap": trap.rows,
     "mutation": mutation.rows,
+    "seeds": seeds.rows,
     "unseen": unseen.rows,
 }
 
