@@ -55,8 +55,10 @@ class Axis:
         return [(value * self.unit, _tick(value, digits)) for value in values]
 
 
-def number(value: float) -> str:
-    """A number in few characters: three or four digits, k, M and G for large ones."""
+def number(value: float | None) -> str:
+    """A number in few characters: three or four digits, k, M and G for large ones; "-" for none."""
+    if value is None:
+        return "-"
     if not math.isfinite(value):
         return str(value)
     size = abs(value)

@@ -237,7 +237,7 @@ def _table(story: Story) -> Markup:
 
 
 def _row(story: Story, row: Result) -> list[str | float | None]:
-    ends = [number(each) if each is not None else "-" for each in (row.mean, row.low, row.high)]
+    ends = map(number, (row.mean, row.low, row.high))
     seconds = "-" if row.seconds is None else f"{row.seconds:.0f}"
     hours = number(story.hours[row.order])
     return [row.pod, row.algorithm, row.round, seconds, number(row.env_steps), hours, *ends]

@@ -171,7 +171,7 @@ def _board_table(story: Story) -> Markup:
         [
             place, row.pod, row.algorithm, row.round, number(row.mean),
             *(number(end) if row.episodes > 1 else "-" for end in (row.low, row.high)),
-            _number(row.last), row.origin, row.fate,
+            number(row.last), row.origin, row.fate,
         ]
         for place, row in enumerate(story.rows[:most], start=1)
     ]  # fmt: skip
@@ -189,8 +189,8 @@ def configurations(story: Story) -> Markup:
     scores = story.configurations
     rows: list[list[Cell]] = [
         [
-            each.pod, each.algorithm, each.trainings, number(each.mean), _number(each.sd),
-            number(each.estimate), _number(each.error), differing(each, scores),
+            each.pod, each.algorithm, each.trainings, number(each.mean), number(each.sd),
+            number(each.estimate), number(each.error), differing(each, scores),
         ]
         for each in shown(scores)
     ]  # fmt: skip
@@ -200,7 +200,3 @@ def configurations(story: Story) -> Markup:
         tag("p", configurations_caption(scores)),
         table(heads, rows, "Configurations over their seeds"),
     ])  # fmt: skip
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else number(value)

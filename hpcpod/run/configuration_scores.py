@@ -81,8 +81,8 @@ def configurations_table(scores: Sequence[ConfigurationScore]) -> Table:
         table.add_row(
             Text(visible(score.pod)),
             Text(visible(score.algorithm), no_wrap=True, overflow="ellipsis"),
-            str(score.trainings), number(score.mean), _or_none(score.sd), number(score.estimate),
-            _or_none(score.error), Text(visible(differing(score, scores))),
+            str(score.trainings), number(score.mean), number(score.sd), number(score.estimate),
+            number(score.error), Text(visible(differing(score, scores))),
         )  # fmt: skip
     return table
 
@@ -110,7 +110,3 @@ def configurations_caption(scores: Sequence[ConfigurationScore]) -> str:
         " mean over all seeds that there could be: the mean drawn towards all configurations' by"
         " its error." + (f" {others} more were not trained to the end." if others else "")
     )
-
-
-def _or_none(value: float | None) -> str:
-    return "-" if value is None else number(value)

@@ -218,7 +218,7 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
             str(place), Text(visible(row.pod)),
             Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"), str(row.round),
             interval(row.mean, row.low, row.high, row.episodes),
-            "-" if row.last is None else number(row.last),
+            number(row.last),
             Text(visible(row.origin)), row.fate,
         )  # fmt: skip
     return table
@@ -268,7 +268,7 @@ def snapshots_table(scores: Sequence[SnapshotScore], over: bool) -> Table:
     table.add_column("algorithm")
     table.add_column("round", justify="right", no_wrap=True)
     for row in scores:
-        shown = ["-" if value is None else number(value) for value in (row.mean, row.sd, row.error)]
+        shown = map(number, (row.mean, row.sd, row.error))
         table.add_row(
             f"{row.seconds:g}", count(row.env_steps), *shown, str(row.episodes),
             Text(visible(row.pod)), Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"),

@@ -67,13 +67,16 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def number(value: float, beside: float | None = None) -> str:
-    """A score in few characters, as ``475.3``; below 1, where rates of success are, ``0.738``.
+def number(value: float | None, beside: float | None = None) -> str:
+    """A score in few characters, as ``475.3``; below 1, where rates of success are, ``0.738``; "-"
+    where there is none.
 
     Args:
         value: the score.
         beside: the number that decides on the digits; None: the score itself.
     """
+    if value is None:
+        return "-"
     if abs(value) >= 10_000 or value != value:
         return f"{value:.4g}"
     digits = 3 if abs(value if beside is None else beside) < 1 else 1

@@ -114,7 +114,7 @@ def _curves(scene: Scene, columns: int) -> Text:
     if not best:
         return line(" no round was reported yet", style="dim")
     scale = [*best, *middle]
-    last = ["-" if curve[-1] is None else number(curve[-1]) for curve in (best, middle)]
+    last = [number(curve[-1]) for curve in (best, middle)]
     return line(
         " best ", (sparkline(best, scale), "green"), f" {last[0]}  median ",
         (sparkline(middle, scale), "cyan"), f" {last[1]}  rounds 1 to {scene.curves.rounds}",
