@@ -1,11 +1,14 @@
 """Configurations over their seeds: is the one that ``replicates`` believes best worth its estimate?
 
 24 configurations, of which three have six trainings, three four, six two and the others one, by
-their scores so far, as the allocator gives them. A training's luck has a deviation of 10.
+their scores so far, as the allocator gives them. A training's luck has a deviation of 10, or, where
+some are steady and others are not, of 10 at the median and 2.7 times as much or as little at one
+standard deviation from it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from random import Random
 
@@ -23,38 +26,50 @@ AGAIN = ((12, 2), (6, 4), (3, 6))
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    for spread in SPREADS:
-        yield Row("best configuration", f"truths deviate by {spread:g}", best(spread, settings))
+    for uneven in (0.0, 1.0):
+        kind = ", luck as well" if uneven else ""
+        for spread in SPREADS:
+            case = f"truths deviate by {spread:g}{kind}"
+            yield Row("best configuration", case, best(spread, settings, uneven))
 
 
-def best(spread: float, settings: Settings) -> dict[str, Number]:
-    """What the best one's estimate, and the plain mean of its scores, are above its truth."""
-    estimates, means, covered = [], [], []
+def best(spread: float, settings: Settings, uneven: float = 0.0) -> dict[str, Number]:
+    """What the best one's estimate, and the plain mean of its scores, are above its truth.
+
+    Args:
+        spread: standard deviation of what the configurations are worth.
+        settings: the number of replicates and the seed.
+        uneven: standard deviation of the logarithm of a configuration's luck.
+    """
+    estimates, means, covered, left = [], [], [], []
     for replicate in range(settings.replicates):
         rng = Random(f"{settings.seed} {replicate}")
         truth = [rng.gauss(0, spread) for _ in range(CONFIGURATIONS)]
-        scores = _trained(truth, rng)
+        luck = [LUCK * math.exp(rng.gauss(0, uneven)) for _ in truth]
+        scores = _trained(truth, luck, rng)
         found = over_seeds(scores)
         first = max(range(CONFIGURATIONS), key=lambda i: found[i][0])
         estimate, error = found[first]
         assert error is not None
         estimates.append(estimate - truth[first])
         means.append(_mean(scores[first]) - truth[first])
+        left.append(max(truth) - truth[first])
         covered.append(abs(estimates[-1]) < measures.Z * error)
     return {
         "estimate less truth": measures.mean(estimates),
         "mean less truth": measures.mean(means),
         "truth within 1.96 errors": share(covered),
+        "best truth less its own": measures.mean(left),
     }
 
 
-def _trained(truth: list[float], rng: Random) -> list[list[float]]:
+def _trained(truth: list[float], luck: list[float], rng: Random) -> list[list[float]]:
     """The scores of each configuration's trainings."""
-    scores = [[rng.gauss(each, LUCK)] for each in truth]
+    scores = [[rng.gauss(*each)] for each in zip(truth, luck, strict=True)]
     for places, seeds in AGAIN:
         ranked = sorted(range(len(truth)), key=lambda i: -_mean(scores[i]))
         for i in ranked[:places]:
-            scores[i] += [rng.gauss(truth[i], LUCK) for _ in range(seeds - len(scores[i]))]
+            scores[i] += [rng.gauss(truth[i], luck[i]) for _ in range(seeds - len(scores[i]))]
     return scores
 
 

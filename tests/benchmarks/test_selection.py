@@ -69,12 +69,17 @@ def test_promise_of_power_second_looks_find_a_pod_that_is_a_little_worse_sooner(
     assert two.value > one.value + 0.15  # of 60 runs 0.82 for 0.47
 
 
+@pytest.mark.parametrize("uneven", [0.0, 1.0])
 @pytest.mark.parametrize("spread", [0.0, 5.0, 20.0])
-def test_promise_of_the_best_configuration_half_of_its_luck_is_not_believed(spread: float) -> None:
-    numbers = seeds.best(spread, Settings(200))
+def test_promise_of_the_best_configuration_half_of_its_luck_is_not_believed(
+    spread: float, uneven: float
+) -> None:
+    numbers = seeds.best(spread, Settings(200), uneven)
     estimate, lucky = numbers["estimate less truth"], numbers["mean less truth"]
-    assert estimate.value < 0.5 * lucky.value  # 0.39, 0.14 and 0.12 of it in 400 runs
-    assert estimate.value > -2 * estimate.error
+    # of 1,600 runs 0.38, 0.15 and 0.12 of it, and where luck deviates, too, 0.27, 0.18 and -0.17
+    assert estimate.value < 0.5 * lucky.value
+    too_little = 0.1 * seeds.LUCK if uneven else 0.0  # 1.1 of 1,600 runs where truths deviate by 20
+    assert estimate.value > -too_little - 2 * estimate.error
     assert numbers["truth within 1.96 errors"].value > 0.84
 
 
