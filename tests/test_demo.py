@@ -19,7 +19,7 @@ def launched(name: str, home: Path) -> str:
     """What ``hpcpod launch`` says of one of them, to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "hpcpod", "launch", str(CONFIGS / name)],
-        cwd=home, text=True, capture_output=True, check=False, timeout=900,
+        cwd=home, text=True, capture_output=True, check=False, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

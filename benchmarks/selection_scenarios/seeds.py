@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from random import Random
 
 from hpcpod.tournament.allocators.replicates import over_seeds
+from hpcpod.tournament.statistics import mean
 from selection_scenarios import measures
 from selection_scenarios.measures import Number, Row, share
 from selection_scenarios.world import Settings
@@ -34,7 +35,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def best(spread: float, settings: Settings, uneven: float = 0.0) -> dict[str, Number]:
-    """What the best one's estimate, and the plain mean of its scores, are above its truth.
+    """The excess of the best one's estimate, and of the plain mean of its scores, over its truth.
 
     Args:
         spread: standard deviation of what the configurations are worth.
@@ -52,7 +53,7 @@ def best(spread: float, settings: Settings, uneven: float = 0.0) -> dict[str, Nu
         estimate, error = found[first]
         assert error is not None
         estimates.append(estimate - truth[first])
-        means.append(_mean(scores[first]) - truth[first])
+        means.append(mean(scores[first]) - truth[first])
         left.append(max(truth) - truth[first])
         covered.append(abs(estimates[-1]) < measures.Z * error)
     return {
@@ -67,11 +68,7 @@ def _trained(truth: list[float], luck: list[float], rng: Random) -> list[list[fl
     """The scores of each configuration's trainings."""
     scores = [[rng.gauss(*each)] for each in zip(truth, luck, strict=True)]
     for places, seeds in AGAIN:
-        ranked = sorted(range(len(truth)), key=lambda i: -_mean(scores[i]))
+        ranked = sorted(range(len(truth)), key=lambda i: -mean(scores[i]))
         for i in ranked[:places]:
             scores[i] += [rng.gauss(truth[i], luck[i]) for _ in range(seeds - len(scores[i]))]
     return scores
-
-
-def _mean(scores: list[float]) -> float:
-    return sum(scores) / len(scores)

@@ -28,11 +28,14 @@ MOST_NAMES = 500
 
 def report_of(story: Story) -> str:
     """The page about one run."""
+    seeds = "Configurations over their seeds"
     parts = [
         ("summary", "In words", joined([_tiles(story), summary(story)])),
+        *([("holdout", "The holdout", holdout(story))] if has_holdout(story) else []),
         ("fresh", "What the best policies are worth", finals(story)),
         ("curves", "Learning", tag("div", curves(story), class_="figures")),
         ("board", "Leaderboard", leaderboard(story)),
+        *([("configurations", seeds, configurations(story))] if story.configurations else []),
         ("births", "Births", tree(story)),
         ("values", "Hyperparameters over time", over_time(story)),
         ("mattered", "Which hyperparameters mattered", mattered(story)),
@@ -41,11 +44,6 @@ def report_of(story: Story) -> str:
         ("advice", "What to ask for the next time", _advice(story)),
         ("again", "To do it again", _again(story)),
     ]
-    if story.configurations:
-        title = "Configurations over their seeds"
-        parts.insert(4, ("configurations", title, configurations(story)))
-    if has_holdout(story):
-        parts.insert(1, ("holdout", "The holdout", holdout(story)))
     links = contents([(name, title) for name, title, _ in parts])
     sections = [section(name, title, body) for name, title, body in parts]
     return page(story.name, links, _finder(story), *sections, subtitle=_subtitle(story))

@@ -11,7 +11,12 @@ from hpcpod.report.axes import Axis, axis_of, number
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
 from hpcpod.report.plot import Cell, Plot, figure, numbers, table
 from hpcpod.report.story import Story
-from hpcpod.run.configuration_scores import configurations_caption, differing, shown
+from hpcpod.run.configuration_scores import (
+    COLUMNS,
+    configurations_caption,
+    differing,
+    shown,
+)
 from hpcpod.run.leaderboard import ranking
 from hpcpod.run.text import many
 from hpcpod.tournament.provenance import seed_set
@@ -194,9 +199,7 @@ def configurations(story: Story) -> Markup:
         ]
         for each in shown(scores)
     ]  # fmt: skip
-    heads = ["first pod", "algorithm", "trainings", "mean", "sd", "estimate", "error",
-             "hyperparameters"]  # fmt: skip
     return joined([
         tag("p", configurations_caption(scores)),
-        table(heads, rows, "Configurations over their seeds"),
+        table(COLUMNS, rows, "Configurations over their seeds"),
     ])  # fmt: skip

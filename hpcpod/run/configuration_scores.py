@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+COLUMNS = (
+    "first pod", "algorithm", "trainings", "mean", "sd", "estimate", "error", "hyperparameters",
+)  # fmt: skip
+"""Heads of a table of configurations."""
+
+
 @dataclass(frozen=True)
 class ConfigurationScore:
     """A set of hyperparameters, and what its trainings from scratch say of it."""
@@ -72,11 +78,11 @@ def configurations_table(scores: Sequence[ConfigurationScore]) -> Table:
     from rich.text import Text
 
     table = plain_table("configurations", configurations_caption(scores))
-    table.add_column("first pod", no_wrap=True)
-    table.add_column("algorithm")
-    for column in ("trainings", "mean", "sd", "estimate", "error"):
+    table.add_column(COLUMNS[0], no_wrap=True)
+    table.add_column(COLUMNS[1])
+    for column in COLUMNS[2:-1]:
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("hyperparameters")
+    table.add_column(COLUMNS[-1])
     for score in shown(scores):
         table.add_row(
             Text(visible(score.pod)),

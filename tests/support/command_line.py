@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import dropwhile
 
 import pytest
@@ -33,7 +34,10 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def without_progress(text: str) -> str:
     """The text after the lines on what is being done: on a busy machine an import takes ten
     seconds, and has one."""
-    return "".join(dropwhile(lambda line: line.endswith(" ...\n"), text.splitlines(keepends=True)))
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        dropwhile(re.compile(r".* \.\.\.$|hpcpod: \S+ is being tried for ").match, lines)
+    )
 
 
 def problem(capsys: pytest.CaptureFixture[str], *words: str) -> str:
