@@ -33,7 +33,7 @@ TINY = {
 def test_launch_trains_in_the_background_and_wait_sees_the_end(tmp_path: Path) -> None:
     run = hpcpod.launch(TINY, runs=tmp_path, name="overridden", stop={"rounds": 1})
     assert run.name == "overridden"
-    status = run.wait(timeout=120)
+    status = run.wait(timeout=600)
     assert (status.state, status.stop_reason) == ("finished", "rounds")
     assert status.rounds == 2  # one for each of two pods; the finalist's score is none
     assert len(run.leaderboard()) == 2
@@ -56,7 +56,7 @@ def test_stop_ends_a_run_from_outside(tmp_path: Path) -> None:
     assert len(counted) == board.reports and counted["trained_steps"].sum() == board.env_steps
     assert run.usage()["slot_seconds"].sum() > 0
     run.stop()
-    status = run.wait(timeout=60)
+    status = run.wait(timeout=600)
     assert (status.state, status.stop_reason) == ("finished", "user")
     assert hpcpod.load_policy(run.path).about["pod"] == status.best.pod  # type: ignore[union-attr]
 
@@ -70,7 +70,7 @@ def test_wait_ends_when_the_coordinator_was_killed(
     assert run.status().state in ("running", "waiting")
     [*launch._BACKGROUND][-1].kill()
     with pytest.raises(HpcpodError, match="no process runs tiny"):
-        run.wait(timeout=120)
+        run.wait(timeout=600)
     assert run.status().state == "interrupted"
 
 
@@ -79,7 +79,7 @@ def test_wait_gives_up_after_its_timeout(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError, match="tiny is still"):
         run.wait(timeout=0.1)
     run.stop()
-    run.wait(timeout=60)
+    run.wait(timeout=600)
 
 
 def test_train_returns_a_policy_and_a_curve(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected a Run, .* got 42"):
         hpcpod.load_policy(42)  # type: ignore[arg-type]
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 1})
-    run.wait(timeout=120)
+    run.wait(timeout=600)
     policy = hpcpod.load_policy(run)
     with pytest.raises(UserError, match=r"observes shape \(4,\)"):
         policy(np.zeros(3))

@@ -158,7 +158,7 @@ def test_an_interrupted_evaluation_leaves_nothing_behind(tmp_path: Path) -> None
     )  # fmt: skip
     wait_for("a scorer that plays", lambda: any(temporary.glob("*/claims/*/*")))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130 and "Traceback" not in err
     assert list(temporary.iterdir()) == []
     wait_for("the scorer's end", lambda: not scorers(temporary), 10)

@@ -81,7 +81,7 @@ def filesystem(folder: Path, *refused: str) -> Said:
     under = [*REFUSING, *refused, "--"] if refused else []
     done = subprocess.run(
         [*under, sys.executable, "-m", "hpcpod.doctor.probes.files", str(folder)],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     here = decode(HereFacts, json.loads(done.stdout))
     findings = (*files.judge(here.files), *disk_space.judge(here.space, slurm=False, seen=False))

@@ -185,7 +185,7 @@ def test_an_interrupted_doctor_leaves_no_job_and_no_file(
     cluster.wait("the probe's job", lambda: cluster.run(*queue) != "")
     process.send_signal(number)
     process.send_signal(number)  # impatience does not keep it from clearing up
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err

@@ -67,7 +67,7 @@ class Shell:
     def end(self, process: subprocess.Popen[bytes], code: int) -> str:
         """Wait for a command's end; what it printed."""
         try:
-            assert process.wait(180) == code, self.said(process)
+            assert process.wait(600) == code, self.said(process)
         except subprocess.TimeoutExpired:
             raise AssertionError(self.said(process)) from None
         return self.said(process)
@@ -105,7 +105,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     for process in person.processes:
         if process.poll() is None:
             process.terminate()
-        process.wait(60)
+        process.wait(600)
     wait_for("the end of every process", lambda: person.orphans() == [])
 
 
@@ -181,7 +181,7 @@ def test_a_run_outlives_the_reader_of_its_progress_and_ends_as_it_would(shell: S
     slots = shell.run.folder.slots
     wait_for("round 2", lambda: any("-00002-" in (s.order or "") for s in slots.all().values()))
     launched.send_signal(signal.SIGINT)
-    assert launched.wait(180) == 75
+    assert launched.wait(600) == 75
     assert launched.stderr.read() == b""
     launched.stderr.close()
     assert shell.run.status().state == "paused"
@@ -231,7 +231,7 @@ def test_a_script_launches_from_a_thread_and_waits(shell: Shell) -> None:
     shell.write(stop={"rounds": 1})
     done = subprocess.run(
         script(shell, str(shell.home / "runs"), "wait"),
-        cwd=ROOT, capture_output=True, text=True, timeout=180, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "rounds\n"), done.stderr
     wait_for("the end of every process", lambda: shell.orphans() == [])
@@ -244,6 +244,6 @@ def test_a_script_that_dies_takes_its_run_along(shell: Shell) -> None:
     (shell.home / "0.out").touch()
     shell.until_in_mid_round(process)
     process.kill()
-    process.wait(60)
+    process.wait(600)
     wait_for("the end of every process", lambda: shell.orphans() == [])
     assert shell.run.folder.checkpoints.latest("p0001", 1) is not None

@@ -113,7 +113,7 @@ def test_two_coordinators_at_once_never_double_the_population(tmp_path: Path, qu
             assert ticker.stdin is not None
             ticker.stdin.write(b"go\n")
             ticker.stdin.flush()
-        assert [ticker.wait(120) for ticker in tickers] == [0, 0]
+        assert [ticker.wait(600) for ticker in tickers] == [0, 0]
     assert len(list(queue.iterdir())) == 3
     assert [intent.count for intent in folder.intents.all()] == [3]
 

@@ -85,7 +85,7 @@ def play(command: Sequence[str], folder: Path, *tasks: Mapping[str, Any]) -> lis
         reports.append(read(Path(task["report_to"])))
     if process is not None:
         give(folder, number=len(tasks), end=True)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     return reports
 
@@ -149,6 +149,6 @@ def _until_reported(
         time.sleep(0.005)
     if (folder / "hello.json").exists() and process.poll() is None:
         return process
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 0 and report.exists(), said
     return None

@@ -201,9 +201,10 @@ def test_a_real_run_records_what_its_slots_took(
 ) -> None:
     run = open_run(finished_run)
     records = run.folder.restarts.all()
-    assert records
+    assert any(record.spent["training"] for record in records.values())
     for record in records.values():
-        assert 30.0 < record.peak_mib < 20_000.0, "torch alone takes more than 30 MiB"
+        least = 30.0 if record.spent["training"] else 5.0  # torch, which one that came late has not
+        assert least < record.peak_mib < 20_000.0
         assert record.cpu_seconds > 0.0
         assert 0.0 < record.measured <= record.seconds + 1.0
     assert main(["advise", str(finished_run), "--json"]) == 0

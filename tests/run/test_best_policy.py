@@ -36,7 +36,7 @@ def test_a_run_and_a_pod_give_their_best_policy_and_the_last_one_to_whoever_want
         "stop": {"rounds": 5, "finalists": 1, "confirm_episodes": 32},
     }
     run = hpcpod.launch(config, runs=tmp_path, detach=False)
-    assert run.wait(timeout=180).stop_reason == "rounds"
+    assert run.wait(timeout=600).stop_reason == "rounds"
     best = run.best()
     assert best is not None and best.fresh
     pod = run.board().pods["p0001"]

@@ -179,7 +179,7 @@ def test_following_a_pod_ends_with_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("p0001-00001-1: training begins", "p0001-00002-1: training ends"):
         assert words in done.stdout
-    assert run.wait(timeout=60).state == "finished"
+    assert run.wait(timeout=600).state == "finished"
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def seen_in_a_terminal(code: str, home: Path) -> list[str]:
     except OSError:  # the other end is closed
         pass
     os.close(ours)
-    assert child.wait(120) == 0, said.decode()
+    assert child.wait(600) == 0, said.decode()
     return said.decode().split(THEN)
 
 

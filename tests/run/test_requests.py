@@ -153,7 +153,7 @@ def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path
     with pytest.raises(UserError, match="another process runs small already"):
         run.resume()
     run.stop()
-    assert run.wait(timeout=120).stop_reason == "user"
+    assert run.wait(timeout=600).stop_reason == "user"
 
 
 @pytest.mark.parametrize("now", [False, True])
@@ -184,7 +184,7 @@ def test_so_has_one_that_is_stopped_from_python(
     run.pause()
     wait_for("its driver to end", lambda: run.folder.locks.driven() is False)
     assert run.stop().state not in ("finished", "interrupted")
-    ended, best = run.wait(timeout=120), run.best()
+    ended, best = run.wait(timeout=600), run.best()
     assert (ended.state, ended.stop_reason) == ("finished", "user")
     assert best is not None and best.fresh
 
@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_while_its_slots_drain_has_its_finalists_scored(
     run.folder.requests.publish(Drain())
     assert run.status().state == "draining"
     run.stop()
-    ended, best = run.wait(timeout=120), run.best()
+    ended, best = run.wait(timeout=600), run.best()
     assert (ended.state, ended.stop_reason) == ("finished", "user")
     assert best is not None and best.fresh
 

@@ -87,7 +87,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
     monkeypatch.setattr(snapshots, "STARTING_SECONDS", 0.0)
     run = Run(create(tmp_path))
     with pytest.raises(HpcpodError, match=r"no process runs small; `hpcpod resume .*small`"):
-        run.wait(timeout=60)
+        run.wait(timeout=600)
     with run.folder.locks.driver(), pytest.raises(TimeoutError, match="small is still waiting"):
         run.wait(timeout=0.1, poll=0.01)
 
@@ -266,7 +266,7 @@ def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_
     assert run.status(old(run), ask_scheduler=True).state == "interrupted"
     monkeypatch.setattr(snapshots, "STARTING_SECONDS", 0.0)
     with pytest.raises(HpcpodError, match="no process runs small; `hpcpod resume"):
-        run.wait(timeout=60)
+        run.wait(timeout=600)
     empty.jobs = (JobView("8", "8", "coordinator", "pending", "t", "Resources"),)
     with pytest.raises(TimeoutError, match="small is still waiting"):
         run.wait(timeout=0.1, poll=0.01)

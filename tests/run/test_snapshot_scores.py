@@ -170,5 +170,5 @@ def test_while_they_are_scored_the_run_says_so(tmp_path: Path) -> None:
     if status.state == "finals":
         assert read_board(run.folder).winner == "p0001"
     run.stop()  # a second end: it waits for no more scores
-    assert run.wait(timeout=60).state == "finished"
+    assert run.wait(timeout=600).state == "finished"
     assert not all(row.episodes for row in run.snapshots())

@@ -140,7 +140,7 @@ def test_two_coordinators_at_once_never_double_the_population(shell: Shell) -> N
     finally:
         for process in processes:
             process.terminate()
-            process.wait(60)
+            process.wait(600)
     shell.cluster.drained(60)
 
 

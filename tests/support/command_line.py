@@ -36,7 +36,7 @@ def without_progress(text: str) -> str:
     seconds, and has one."""
     lines = text.splitlines(keepends=True)
     return "".join(
-        dropwhile(re.compile(r".* \.\.\.$|hpcpod: \S+ is being tried for ").match, lines)
+        dropwhile(re.compile(r".* \.\.\.$|(hpcpod: )?\S+ is being tried for ").match, lines)
     )
 
 

@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 SBIN = "/usr/sbin"
 """Where Debian puts the daemons; not in an ordinary user's PATH."""
 CONTROLLER = "slurmctld"
@@ -109,23 +111,26 @@ class SlurmCluster:
     def run(self, *command: str, check: bool = True) -> str:
         """What a command such as ``squeue -h`` prints."""
         done = subprocess.run(
-            command, env=self.env(), capture_output=True, text=True, timeout=60, check=False
-        )
+            command, env=self.env(), capture_output=True, text=True,
+            timeout=60 * PATIENCE, check=False,
+        )  # fmt: skip
         if check and done.returncode != 0:
             raise RuntimeError(f"{shlex.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
     def wait(self, what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Poll until something is true of the cluster. Looking takes a seventh of the time if it
+        """Poll until something is true of the cluster, which takes fewer seconds on a machine of
+        one's own. Looking takes a seventh of the time if it
         takes half a second: a look that starts a Python would keep a core busy."""
-        deadline = time.monotonic() + seconds
+        patience = seconds * PATIENCE
+        deadline = time.monotonic() + patience
         while True:
             began = time.monotonic()
             if true():
                 return
             now = time.monotonic()
             if now > deadline:
-                raise TimeoutError(f"waited {seconds:g} s for {what}\n{self.run('squeue', '-r')}")
+                raise TimeoutError(f"waited {patience:g} s for {what}\n{self.run('squeue', '-r')}")
             time.sleep(min(max(0.2, 6 * (now - began)), 3.0))
 
     def drained(self, seconds: float = 30.0) -> None:

@@ -11,6 +11,7 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check
 from hpcpod.storage.run_folder import RunFolder
+from tests.support.patience import PATIENCE
 
 FAULTS = "tests.support.faulty_envs:Faulty"
 
@@ -62,9 +63,9 @@ def create(home: Path, *algorithms: str, **sections: Any) -> RunFolder:
 
 
 def wait_for(what: str, holds: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait until something holds; tests share their cores, so be patient."""
-    end = time.monotonic() + seconds
+    """Wait until something holds that takes fewer seconds on a machine of one's own."""
+    end = time.monotonic() + seconds * PATIENCE
     while not holds():
         if time.monotonic() > end:
-            raise TimeoutError(f"after {seconds:g} s still not: {what}")
+            raise TimeoutError(f"after {seconds * PATIENCE:g} s still not: {what}")
         time.sleep(0.02)

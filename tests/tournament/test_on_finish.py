@@ -154,7 +154,7 @@ def test_of_processes_that_finish_a_run_at_once_one_runs_it(home: Path) -> None:
     folder, _ = ended(home / "runs", "echo ran >> done; sleep 0.1")
     both = [process(folder), process(folder)]
     (home / "go").touch()
-    assert [each.wait(60) for each in both] == [0, 0]
+    assert [each.wait(600) for each in both] == [0, 0]
     assert (folder.path / "done").read_text() == "ran\n"
 
 

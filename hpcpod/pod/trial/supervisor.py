@@ -35,7 +35,7 @@ LOOK_SECONDS = 1.0
 """Interval between two looks at the clock while no reply comes."""
 QUIET_SECONDS = 10.0
 """Interval between two messages to the user on what is being done."""
-DUMP_SECONDS = 1.0
+DUMP_SECONDS = 5.0
 """Seconds that a process which hangs has to write its stack."""
 LAST_LINES = 6
 """Of what a process has printed, in a message."""

@@ -31,7 +31,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 )
 def test_a_group_of_one_fuses_to_what_it_was(backend: str, device: str) -> None:
     words = [sys.executable, "-c", ONE, backend, device]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     said, by, far, learned = json.loads(done.stdout.splitlines()[-1])
     assert (said, by) == (["here"], backend)

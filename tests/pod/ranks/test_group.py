@@ -51,7 +51,7 @@ def test_ranks_that_nobody_told_of_each_other_say_how_to_start_them(tmp_path: Pa
 
 def test_a_killed_rank_is_noticed_by_the_others(tmp_path: Path) -> None:
     gang = Gang(tmp_path, "die", 3)
-    gang.processes[1].communicate(timeout=60)
+    gang.processes[1].communicate(timeout=600)
     gang.processes = [gang.processes[0], gang.processes[2]]
     for seconds, said in gang.results():
         assert seconds < 20.0

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 BAD = "tests.support.trial_envs:Bad"
 
 
-def bad(where: str, how: str, worker: Path | str = "", seconds: float = 1.0) -> list[str]:
+def bad(where: str, how: str, worker: Path | str = "", seconds: float = 4.0) -> list[str]:
     """Options of a command."""
     kwargs = f"{{where: {where}, how: {how}, worker: '{worker}'}}"
     task = {"id": BAD, "kwargs": kwargs, "trial_seconds": str(seconds)}
@@ -47,7 +47,7 @@ def test_an_environment_that_hangs_is_ended_with_all_that_it_has_started(
     [first, sentence, last] = said.splitlines()
     assert first == "hpcpod: good.yaml has 1 problem"
     assert sentence.startswith(
-        f"  env.id: {BAD} hangs: nothing has happened for 1 s while {HANGS[where]} (line "
+        f"  env.id: {BAD} hangs: nothing has happened for 4 s while {HANGS[where]} (line "
     )
     assert sentence.endswith(
         " of trial_envs.py); if it only is slow, give it more (env.trial_seconds); the last that it"
