@@ -198,7 +198,7 @@ VERBS = {
         "who leads, with intervals that allow for the choice, and the winner's lineage",
         (_RUN,
          _arg("--stats", action="store_true",
-              help="how sure that is: the living pods side by side: shrunk means, interquartile"
+              help="how sure that is, the living pods side by side: shrunk means, interquartile"
               " means, P(best), slopes, correlations; with replicates configurations, too"),
          _JSON),
     ),

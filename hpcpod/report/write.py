@@ -14,8 +14,7 @@ from hpcpod.report.story import Story, read
 from hpcpod.report.sweep import sweep_page
 from hpcpod.run.run import Run
 from hpcpod.run.sweeps.folder import Sweep
-from hpcpod.storage.disk import check_writable
-from hpcpod.storage.os_errors import explain
+from hpcpod.storage.disk import Disk, check_writable
 
 MOST_RUNS = 200
 ENDINGS = (".html", ".htm", ".svg")
@@ -33,6 +32,7 @@ def write_report(
         overwrite: replace it even if it is something else.
 
     Raises:
+        StorageError: the filesystem refuses; an earlier report stands.
         UserError: the file can't be written, has another ending, or is there and no report; a run
             is given twice, or none is.
     """
@@ -69,6 +69,7 @@ def write_sweep_report(
         overwrite: replace it even if it is something else.
 
     Raises:
+        StorageError: the filesystem refuses; an earlier report stands.
         UserError: the file can't be written, has another ending, or is there and no report.
     """
     path = Path(to)
@@ -79,10 +80,7 @@ def write_sweep_report(
 
 
 def _written(path: Path, text: str) -> Path:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"can't write {path}: {explain(error)}") from error
+    Disk().replace(path.absolute(), text.encode())  # a disk that is full leaves the earlier one
     return path
 
 

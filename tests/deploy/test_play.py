@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +28,7 @@ from hpcpod.envs.make import make_env
 from hpcpod.errors import EndlessEpisode, StorageError, UserError
 from hpcpod.pod.factory import make_agent
 from hpcpod.pod.policy import Policy, policy_meta
+from tests.support.full_disk import room_for
 from tests.support.small_runs import AGENTS
 
 
@@ -280,17 +280,13 @@ def test_a_video_and_a_sheet_that_the_disk_has_no_room_for_are_a_sentence_each(
 ) -> None:
     pytest.importorskip("av", reason="PyAV is not installed: pip install 'hpcpod[play]'")
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
-    try:
+    with room_for(2_000):
         mp4 = pytest.raises(StorageError, match=r"can't write .*a\.mp4: ")
         with mp4, Video(tmp_path / "a.mp4", 10.0) as video:
             for _ in range(20):
                 video.add(noise)
         with pytest.raises(StorageError, match=r"can't write .*a\.png: "):
             write_sheet(tmp_path / "a.png", [("one", [("0", noise)])])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not [*tmp_path.iterdir()]
 
 

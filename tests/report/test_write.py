@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.errors import UserError
+from hpcpod.errors import StorageError, UserError
 from hpcpod.report.write import is_report, write_report
 from hpcpod.run.run import Run
 from hpcpod.storage.run_folder import RunFolder
+from tests.support.full_disk import room_for
 
 
 def test_the_verb_writes_a_page_and_says_where_and_how_large(
@@ -69,3 +70,13 @@ def test_a_run_writes_its_own_page_or_picture(master: RunFolder, home: Path) -> 
     assert write_report(run, "curves.svg") == picture, "an earlier picture is replaced"
     with pytest.raises(UserError, match="can't write"):
         write_report(run, home)
+
+
+def test_a_report_that_the_disk_has_no_room_for_leaves_the_earlier_one(
+    master: RunFolder, home: Path
+) -> None:
+    before = write_report(Run(master)).read_text()
+    with room_for(2_000), pytest.raises(StorageError, match=r"can't write .*report\.html: "):
+        write_report(Run(master))
+    assert (home / "report.html").read_text() == before
+    assert {path.name for path in home.iterdir()} == {"report.html", "good.yaml"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hpcpod.trading.files import read_bars
 from hpcpod.trading.sources import markets
 from hpcpod.trading.synthetic import SyntheticMarket
 from tests.support.command_line import refusal
+from tests.support.full_disk import room_for
 
 pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
 
@@ -44,13 +44,9 @@ def test_bars_that_the_disk_has_no_room_for_leave_the_file_as_it_was(
 ) -> None:
     path = tmp_path / name
     assert main(["data", "synth", str(path), *SETS]) == 0
-    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        more = ["--set", "days=60", "--set", "minutes=39", "--overwrite"]
+    before, more = path.read_bytes(), ["--set", "days=60", "--set", "minutes=39", "--overwrite"]
+    with room_for(100_000):
         assert main(["data", "synth", str(path), *more]) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert f"can't write {path}: " in capsys.readouterr().err
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
