@@ -12,6 +12,7 @@ import pytest
 
 from hpcpod.run.run import Run, open_run
 from hpcpod.run.status import Status
+from tests.program.programs import PYTHON, READ
 from tests.support.slurm_cluster import SlurmCluster
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -34,6 +35,39 @@ PACED = """\
 {id: "tests.support.faulty_envs:Slow", kwargs: {pause: 0.004}, num_envs: 4, processes: 1,
   wrappers: ["gymnasium.wrappers:TimeLimit": {max_episode_steps: 200}]}"""
 """Takes time, and next to none of a processor."""
+
+PROGRAM = (
+    READ
+    + """
+at = int(Path(task["checkpoint"], "at").read_text()) if task["checkpoint"] else 0
+left = task["steps"] - task["steps_done"] if task["mode"] == "train" else 0
+print("from", at, "with", left, "to go; pid", os.getpid(), flush=True)
+done = 0
+while done < left and not stopping():
+    time.sleep(0.01)
+    done += 1
+    if done % 100 == 0:
+        (save / "at").write_text(str(at + done))
+        (session / "part").write_text(json.dumps({"format": 1, "steps": done}))
+        os.rename(session / "part", session / f"saved-{done}.json")
+        while (session / f"saved-{done}.json").exists():
+            time.sleep(0.002)
+        tell(steps=done)
+if save:
+    (save / "at").write_text(str(at + done))
+quality = task["hyperparameters"]["quality"]
+report(steps=done, returns=[quality * (at + done) + s / 2**40 for s in task["panel_seeds"]])
+"""
+)
+"""Trains 100 steps a second, and saves each second."""
+SMALL_PROGRAM = """\
+name: {name}
+program: {{command: {command}, search: {{quality: {{uniform: [0.0, 1.0]}}}}, scores: true}}
+population: {{pods: {{min: 1, max: {pods}}}}}
+round: {{env_steps: {steps}, episodes: 8}}
+stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
+cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1}}
+"""
 
 
 class Shell:
@@ -61,13 +95,22 @@ class Shell:
         return self._config(name, PACED, pods, steps, rounds)
 
     def endless(self, name: str, *, pods: int = 2) -> Path:
-        """A configuration file of a run whose pods are in their first round till it is stopped."""
-        slower = PACED.replace("0.004", "0.01")
-        return self._config(name, slower, pods, 40_000_000, 100)
+        """A configuration file of a run whose pods are in their first round till it is stopped: of
+        a program, which starts without torch."""
+        return self.program(name, pods=pods, steps=40_000_000, rounds=100)
+
+    def program(self, name: str, *, pods: int, steps: int, rounds: int) -> Path:
+        """A configuration file of a run whose pods are a program of 100 steps a second."""
+        (self.home / "train.py").write_text(PROGRAM)
+        given = {"command": json.dumps([*PYTHON, "train.py"]), "pods": pods, "rounds": rounds}
+        return self._written(name, SMALL_PROGRAM.format(name=name, steps=steps, **given))
 
     def _config(self, name: str, env: str, pods: int, steps: int, rounds: int) -> Path:
-        path = self.home / f"{name}.yaml"
         text = SMALL.format(name=name, env=env, pods=pods, steps=steps, rounds=rounds)
+        return self._written(name, text)
+
+    def _written(self, name: str, text: str) -> Path:
+        path = self.home / f"{name}.yaml"
         path.write_text(text)
         return path
 

@@ -12,7 +12,6 @@ import yaml
 
 from tests.slurm.containers import SAID, make_image, needed, runtime
 from tests.slurm.runs import Shell
-from tests.slurm.test_program import config
 from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -72,7 +71,7 @@ def test_a_slot_in_a_container_is_stopped_and_resumes(name: str, shell: Shell) -
 
 
 def test_a_program_is_started_by_its_slot_inside(shell: Shell) -> None:
-    path = config(shell, "program", pods=1, steps=50, rounds=2)
+    path = shell.program("program", pods=1, steps=50, rounds=2)
     command = "program.command=[/opt/python, train.py]"  # the image's, and nowhere else
     shell.hpcpod("launch", str(path), "--site", site(shell, "apptainer"), "--set", command)
     assert shell.finished("program")["stop_reason"] == "rounds"

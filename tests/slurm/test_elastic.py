@@ -40,9 +40,9 @@ def state_of(shell: Shell, job: str) -> str:
 
 
 def test_a_generational_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> None:
-    config = shell.paced("elastic", steps=2_400, rounds=50)
+    config = shell.program("elastic", pods=4, steps=1_000, rounds=50)
     scheme = ("--set", "population.scheme=generational")
-    shell.hpcpod("launch", str(config), "--set", FOUR, *scheme)
+    shell.hpcpod("launch", str(config), *scheme)
     run = shell.run("elastic")
     shell.cluster.wait("a round of each", lambda: run.board().reports >= 4, 240)
     before = set(slots_of(shell, "R", "elastic"))

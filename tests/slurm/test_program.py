@@ -21,58 +21,13 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 PROGRAMS = ROOT / "configs" / "programs"
 
-PACED = (
-    READ
-    + """
-at = int(Path(task["checkpoint"], "at").read_text()) if task["checkpoint"] else 0
-left = task["steps"] - task["steps_done"] if task["mode"] == "train" else 0
-print("from", at, "with", left, "to go; pid", os.getpid(), flush=True)
-done = 0
-while done < left and not stopping():
-    time.sleep(0.01)
-    done += 1
-    if done % 100 == 0:
-        (save / "at").write_text(str(at + done))
-        (session / "part").write_text(json.dumps({"format": 1, "steps": done}))
-        os.rename(session / "part", session / f"saved-{done}.json")
-        while (session / f"saved-{done}.json").exists():
-            time.sleep(0.002)
-        tell(steps=done)
-if save:
-    (save / "at").write_text(str(at + done))
-quality = task["hyperparameters"]["quality"]
-report(steps=done, returns=[quality * (at + done) + s / 2**40 for s in task["panel_seeds"]])
-"""
-)
-"""Trains 100 steps a second, and saves each second."""
-
-
-def config(shell: Shell, name: str, *, pods: int, steps: int, rounds: int) -> Path:
-    """A configuration file of a run of the paced program."""
-    (shell.home / "train.py").write_text(PACED)
-    path = shell.home / f"{name}.yaml"
-    path.write_text(
-        f"""\
-name: {name}
-program:
-  command: {json.dumps([*PYTHON, "train.py"])}
-  search: {{quality: {{uniform: [0.0, 1.0]}}}}
-  scores: true
-population: {{pods: {{min: 1, max: {pods}}}}}
-round: {{env_steps: {steps}, episodes: 8}}
-stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
-cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1, slots: {pods}}}
-"""
-    )
-    return path
-
 
 @pytest.mark.parametrize("grace", [0, 5])
 def test_a_preempted_program_comes_back_and_goes_on_from_its_last_save(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path, grace: int
 ) -> None:
     shell = Shell(start_slurm(Options(grace_seconds=grace)), tmp_path)
-    shell.hpcpod("launch", str(config(shell, "preempted", pods=1, steps=1500, rounds=1)))
+    shell.hpcpod("launch", str(shell.program("preempted", pods=1, steps=1500, rounds=1)))
     run = shell.run("preempted")
     shell.cluster.wait(
         "a save inside the round",
@@ -153,7 +108,7 @@ def test_a_programs_own_srun_has_all_nodes_of_its_pod(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     shell = Shell(slurm_cluster, tmp_path)
-    path = config(shell, "wide", pods=1, steps=10, rounds=1)
+    path = shell.program("wide", pods=1, steps=10, rounds=1)
     (shell.home / "train.py").write_text(RANKS)
     words = json.dumps(["srun", "--nodes=2", "--ntasks=2", "--overlap", *PYTHON, "train.py"])
     shell.hpcpod(

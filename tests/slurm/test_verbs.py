@@ -133,7 +133,7 @@ def test_a_preempted_slot_is_counted_and_followed(shell: Shell) -> None:
 def test_what_the_scheduler_says_is_put_in_words(shell: Shell) -> None:
     shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
                       "--wrap", "sleep 300")  # fmt: skip
-    config = shell.small("pending")
+    config = shell.endless("pending")
     shell.hpcpod("launch", str(config))
     shell.cluster.wait(
         "reasons", lambda: set(shell.seen("pending").queue) <= {"Resources", "Priority"}, 60
@@ -149,7 +149,7 @@ def test_what_the_scheduler_says_is_put_in_words(shell: Shell) -> None:
 
 
 def test_what_was_refused_is_submitted_by_the_next_resume(shell: Shell) -> None:
-    shell.hpcpod("launch", str(shell.small("late")), "--set", "cluster.coordinator=false")
+    shell.hpcpod("launch", str(shell.endless("late")), "--set", "cluster.coordinator=false")
     shell.cluster.drained(60)
     assert "starting" not in shell.hpcpod("status", "late")
     shell.cluster.run("scontrol", "update", "PartitionName=low", "State=DRAIN")
