@@ -28,6 +28,7 @@ from pathlib import Path
 
 from arlbench_replay.replay import Draw, Outcome, everything, random_search, replayed
 from arlbench_replay.tables import Table, left_one_out, read, tasks
+from asked import ended, number, plugin
 from selection_scenarios.measures import Number, mean
 
 HERE = Path(__file__).parent
@@ -139,18 +140,32 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, default=os.environ.get("HPCPOD_ARLBENCH"), metavar="DIR")
     add("--tasks", nargs="+", metavar="TASK", help="by default all whose tables are there")
-    add("--arms", nargs="+", default=list(ARMS), metavar="ARM", help="allocators by name")
-    add("--pods", type=int, default=PODS, help="of a run")
+    every = f"allocators by name, or {', '.join(WITHOUT_RUN)}; by default {', '.join(ARMS)}"
+    add("--arms", nargs="+", type=arm_of, default=list(ARMS), metavar="ARM", help=every)
+    add("--pods", type=number(int, 1), default=PODS, help="of a run")
     add("--replicates", type=int, default=100)
     add("--cells", type=Path, default=HERE / "data" / "arlbench", help="the folder for cells")
     options = parser.parse_args(arguments)
-    options.data = Path(options.data or "no folder is named")
+    if not options.data:
+        parser.error("--data: name the folder of the tables of github.com/automl/arlbench")
+    options.data = Path(options.data)
     if not options.data.is_dir():
-        parser.error("--data: no such folder; clone github.com/automl/arlbench, or leave it out")
+        parser.error(f"--data: no such folder: {options.data}")
+    known = tasks(options.data)
+    if not known:
+        parser.error(f"--data: no tables, sobol_TASK.csv.gz, in {options.data}")
+    unknown = [name for name in options.tasks or () if name not in known]
+    if unknown:
+        parser.error(f"--tasks: {unknown[0]} is none of {', '.join(known)}")
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")
     return options
 
 
+def arm_of(name: str) -> str:
+    """The name of an arm, for ``argparse``."""
+    return name if name in WITHOUT_RUN else plugin("allocators")(name)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from asked import ended, number
 from contenders.venvs import NotInstalled, python_of
 from peers import end_group
 
@@ -102,7 +103,8 @@ def line(name: str, told: Mapping[str, Any], torch: float, memory: Sequence[floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=20, help="rounds of each pod (default: 20)")
+    parser.add_argument("--rounds", type=number(int, 1), default=20,
+        help="rounds of each pod (default: 20)")  # fmt: skip
     parser.add_argument("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
     options = parser.parse_args()
     heads = ("first step, s", "goes on, ms (n)", "copied, ms (n)", "MB")
@@ -120,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(ended(main))

@@ -18,6 +18,7 @@ import numpy as np
 from arms.hpcpod_run import RESERVE
 from arms.order import PODS
 from arms.tasks import TASKS, TRAININGS
+from asked import ended, plugin
 from peers import names_of
 from recorded_curves.recording import Array, Curves, read, recorded, write
 from recorded_curves.replay import Budget, random_search, replayed
@@ -83,7 +84,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
     add("--tasks", type=names_of(RECORDED), default=list(RECORDED), help="with commas")
-    add("--allocators", nargs="+", default=["auto"], metavar="NAME")
+    allocators = plugin("allocators")
+    add("--allocators", nargs="+", type=allocators, default=["auto"], metavar="NAME")
     add("--pods", type=int, default=PODS, help="places of the population")
     add("--replicates", type=int, default=200)
     add("--first", type=int, default=0, metavar="N", help="of the replicates (default: 0)")
@@ -95,8 +97,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--replicates: an error needs at least 2")
     if options.first < 0 or options.pods < 1:
         parser.error("--first: at least 0; --pods: at least 1")
+    files = [options.data / f"{task}.npz" for task in options.tasks]
+    lacking = [file for file in files if not file.is_file()]
+    if not options.data.is_dir():
+        parser.error(f"--data: no such folder: {options.data}")
+    if lacking and not options.record:
+        parser.error(f"--data: no such file: {lacking[0]}; --tasks: those that have one")
     if options.training is not None:
-        files = [options.data / f"{task}.npz" for task in options.tasks]
         most = min(read(file).returns.shape[1] for file in files)
         if not 1 <= options.training <= most:
             parser.error(f"--training: 1 to {most}, the rounds that all of these curves have")
@@ -104,4 +111,4 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(ended(main))

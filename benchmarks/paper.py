@@ -21,9 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from arms.cells import answer
+from asked import ended, number, rows
 from contenders.venvs import NotInstalled, python_of
 from paper_runs.order import MARK, Order
 from peers import names_of
+
+from hpcpod.errors import UserError
 
 HERE = Path(__file__).parent
 TASKS = ("Ant-v5", "Humanoid-v5")
@@ -66,29 +69,40 @@ def main() -> None:
         if options.json is not None:
             with options.json.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(runs[-1])) + "\n")
-    print(render([run for run in runs if run.minutes == options.minutes]))
+    shown = [run for run in runs if run.minutes == options.minutes]
+    shown = [run for run in shown if run.task in options.tasks and run.way in options.ways]
+    if not shown:
+        raise UserError(f"--table: no such run of {options.minutes:g} minutes in {options.json}")
+    print(render(shown))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="of each run (default: 30)")
-    parser.add_argument("--tasks", type=names_of(TASKS), default=list(TASKS), help="with commas")
-    parser.add_argument("--ways", type=names_of(WAYS), default=list(WAYS), help="with commas")
-    parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
-    parser.add_argument("--snapshots", type=int, default=8, help="of each run (default: 8)")
-    parser.add_argument("--episodes", type=int, default=32, help="of each score (default: 32)")
-    parser.add_argument("--cores", type=int, default=2, help="of each run (default: 2)")
-    parser.add_argument("--hidden", type=int, default=256, help="units of each of two layers")
-    parser.add_argument("--table", action="store_true", help="the table of --json, alone")
-    parser.add_argument("--json", type=Path, help="append each run, and leave out what is there")
-    parser.add_argument("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
-    return parser.parse_args(arguments)
+    add, whole = parser.add_argument, number(int, 1)
+    minutes = number(float, 0.01)
+    add("--minutes", type=minutes, default=30.0, help="of each run (default: 30)")
+    every = f"with commas; by default all of {', '.join(TASKS)}"
+    add("--tasks", type=names_of(TASKS), default=list(TASKS), help=every)
+    every = f"with commas; by default all of {', '.join(WAYS)}"
+    add("--ways", type=names_of(WAYS), default=list(WAYS), help=every)
+    add("--seeds", type=whole, default=3, help="1 to this number (default: 3)")
+    add("--snapshots", type=whole, default=8, help="of each run (default: 8)")
+    add("--episodes", type=whole, default=32, help="of each score (default: 32)")
+    add("--cores", type=whole, default=2, help="of each run (default: 2)")
+    add("--hidden", type=whole, default=256, help="units of each of two layers")
+    add("--table", action="store_true", help="the table of --json, alone")
+    add("--json", type=Path, help="append each run, and leave out what is there")
+    add("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
+    options = parser.parse_args(arguments)
+    if options.table and (options.json is None or not options.json.is_file()):
+        parser.error(f"--json: --table needs a file of runs, got {options.json or 'none'}")
+    return options
 
 
 def read(path: Path | None) -> list[Run]:
     if path is None or not path.exists():
         return []
-    return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return rows(Run, [path])
 
 
 def wanted(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
@@ -154,4 +168,4 @@ def _mean(values: Iterable[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(ended(main))

@@ -67,6 +67,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
     parser.add_argument("--json", type=Path, help="append each run to this file, a line each")
     options = parser.parse_args(arguments)
+    options.rows = [name for name in ROWS if name in options.rows]
     options.peers = [name for name in CONTENDERS if name in {OURS, *options.peers}]
     if options.quick:
         options.repeats, options.seconds, options.limit = 1, 1.0, 8.0
@@ -74,12 +75,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Names with commas between them, in the order that was asked."""
+
     def split(text: str) -> list[str]:
         wanted = text.split(",")
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
-        return [name for name in known if name in wanted]
+        return list(dict.fromkeys(wanted))
 
     return split
 

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from asked import ended, number, plugin
 from selection_scenarios import (
     budget,
     components,
@@ -138,21 +139,26 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--scenario", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), metavar="NAME")
+    add("--scenario", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), metavar="NAME",
+        help=f"by default all of {', '.join(SCENARIOS)}")  # fmt: skip
     add("--replicates", type=int, default=100)
-    add("--updater", help="a name or a path; by default the configuration's default")
+    add("--updater", type=plugin("updaters"),
+        help="a name or a path; by default the configuration's default")  # fmt: skip
     add(
         "--generator",
+        type=plugin("generators"),
         nargs="+",
         metavar="NAME",
         help="names or paths, each a line of its own; budget is then played by fair alone",
     )
-    add("--allocator", nargs="+", default=(), choices=("auto", *budget.ALLOCATORS),
-        metavar="NAME", help="of budget and unseen: these alone")  # fmt: skip
+    allocators = ("auto", *budget.ALLOCATORS)
+    add("--allocator", nargs="+", default=(), choices=allocators, metavar="NAME",
+        help=f"of budget and unseen: these alone of {', '.join(allocators)}")  # fmt: skip
     worlds = [*budget.EVERY, *unseen.WORLDS]
     add("--world", nargs="+", default=(), choices=worlds, metavar="NAME",
         help=f"of budget and unseen: these alone of {', '.join(worlds)}")  # fmt: skip
-    add("--second-looks", type=float, default=0.0, metavar="SHARE", help="as in population")
+    share = number(float, 0, 1)
+    add("--second-looks", type=share, default=0.0, metavar="SHARE", help="as in population")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")
     add(
@@ -182,7 +188,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Refuse what can't be played together."""
+    """Refuse what is not there, and what can't be played together."""
+    path = options.against
+    if path is not None and not (path.is_file() or (path / "hpcpod" / "__init__.py").is_file()):
+        parser.error(f"--against: no such checkout of hpcpod, nor file of rows: {path}")
     if options.json is not None and len(options.generator or []) > 1:
         parser.error("--json: rows of one generator at a time")
     if options.components is not None:
@@ -195,4 +204,4 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -10,7 +10,7 @@ an arm delivers, on fresh episodes.
 
 A cell (axis, task, arm, seed) is a file, and at the end a line of ``data/tournament.jsonl``; an
 interrupted benchmark goes on where it stopped, and a task that was changed is played again.
-``--table`` plays nothing.
+``--table`` plays nothing, and shows the seeds and the axis that were asked for, by default all.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ from arms.cells import Cell
 from arms.registry import ARMS, OURS
 from arms.table import render
 from arms.tasks import TASKS
+from asked import ended, number
 from contenders.venvs import NotInstalled, python_of
 from peers import names_of
+
+from hpcpod.errors import UserError
 
 HERE = Path(__file__).parent
 QUICK = 1 / 16
 """Share of each budget that ``--quick`` spends."""
+SEEDS = 5
 PLAIN = [name for name, arm in ARMS.items() if not arm.asked]
 
 
@@ -59,8 +63,20 @@ def main() -> None:
     if not options.quick and not options.table:
         lines = [json.dumps(asdict(cell)) + "\n" for cell in known]
         options.json.write_text("".join(lines), encoding="utf-8")
-    chosen = [c for c in known if c.arm in options.arms and c.task in options.tasks]
-    print(render(chosen))
+    chosen = [cell for cell in known if is_asked(cell, options)]
+    if not chosen:
+        raise UserError("none of the cells that were asked for has been played")
+    print(render(chosen, options.arms))
+
+
+def is_asked(cell: Cell, options: argparse.Namespace) -> bool:
+    """True of a cell for the table; where no seeds or no axis was named, of each of them."""
+    return (
+        cell.arm in options.arms
+        and cell.task in options.tasks
+        and options.axis in (None, cell.axis)
+        and (options.seeds is None or cell.seed <= options.seeds)
+    )
 
 
 def known_of(options: argparse.Namespace) -> list[Cell]:
@@ -85,12 +101,19 @@ def told(cell: Cell, count: int, of: int, folder: Path) -> None:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tasks", type=names_of(TASKS), default=list(TASKS), help="with commas")
-    parser.add_argument("--arms", type=names_of(ARMS), default=PLAIN, help="with commas")
-    parser.add_argument("--seeds", type=int, default=5, help="1 to this number (default: 5)")
-    parser.add_argument("--axis", choices=["env_steps", "seconds"], default="env_steps")
-    parser.add_argument("--slots", type=int, help="default: 1, and 2 where the axis is seconds")
-    parser.add_argument("--workers", type=int, default=1, help="cells at once (default: 1)")
+    asked = ", ".join(name for name in ARMS if name not in PLAIN)
+    parser.add_argument("--tasks", type=names_of(TASKS), default=list(TASKS),
+        help=f"with commas; by default all of {', '.join(TASKS)}")  # fmt: skip
+    parser.add_argument("--arms", type=names_of(ARMS), default=PLAIN,
+        help=f"with commas; by default {', '.join(PLAIN)}; only where named {asked}")  # fmt: skip
+    parser.add_argument("--seeds", type=number(int, 1),
+        help=f"1 to this number (default: {SEEDS}; of --table all)")  # fmt: skip
+    parser.add_argument("--axis", choices=["env_steps", "seconds"],
+        help="default: env_steps; of --table both")  # fmt: skip
+    parser.add_argument("--slots", type=number(int, 1),
+        help="default: 1, and 2 where the axis is seconds")  # fmt: skip
+    parser.add_argument("--workers", type=number(int, 1), default=1,
+        help="cells at once (default: 1)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a 16th of each budget")
     parser.add_argument("--table", action="store_true", help="the table of what there is, alone")
     parser.add_argument("--cells", type=Path, help="folder of new cells (default: .tournament)")
@@ -106,17 +129,19 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.cells = HERE / (".tournament-quick" if options.quick else ".tournament")
     if options.slots is None:
         options.slots = 2 if options.axis == "seconds" else 1
+    if options.table and not options.quick and not options.json.is_file():
+        parser.error(f"--json: no such file: {options.json}")
     return options
 
 
 def wanted(options: argparse.Namespace) -> Iterator[Cell]:
     """Every cell, seed by seed, so that an early end leaves complete tables of fewer seeds."""
     share = QUICK if options.quick else 1.0
-    for seed in range(1, options.seeds + 1):
+    for seed in range(1, (options.seeds or SEEDS) + 1):
         for task in options.tasks:
             for arm in options.arms:
                 made = cells.made(task, share)
-                yield Cell(task, arm, seed, options.axis, made, options.slots)
+                yield Cell(task, arm, seed, options.axis or "env_steps", made, options.slots)
 
 
 def interpreters(arms: list[str], venvs: Path) -> dict[str, Path]:
@@ -132,4 +157,4 @@ def interpreters(arms: list[str], venvs: Path) -> dict[str, Path]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(ended(main))

@@ -136,7 +136,7 @@ def make(kind: type[Any], group: str, name: str, *arguments: Any) -> Any:
     """
     part = resolve(group, name)
     if not callable(part):
-        raise UnusablePlugin(f"{name} is a {type(part).__name__}, not a class or a function")
+        raise UnusablePlugin(f"{name} is of type {type(part).__name__}, not a class or function")
     try:
         made = part(*arguments)
         missing = [m for m in vars(kind) if not m.startswith("_") and not hasattr(made, m)]

@@ -131,7 +131,7 @@ def refuse() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("math:pi", (), "math:pi is a float, not a class or a function"),
+        ("math:pi", (), "math:pi is of type float, not a class or function"),
         ("square_root", ("x",), "square_root can't be made: TypeError: must be real number,"),
         ("square_root", (-1,), "square_root can't be made: ValueError: "),
         ("sys:exit", (), "sys:exit can't be made: SystemExit"),

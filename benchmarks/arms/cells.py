@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from asked import rows
 from contenders.venvs import last_words
 from peers import THREADS, end_group
 
@@ -63,12 +64,14 @@ def made(task: str, share: float) -> str:
 
 
 def read(path: Path) -> list[Cell]:
-    """The cells of a folder, or of a file that holds a line each."""
+    """The cells of a folder, or of a file that holds a line each.
+
+    Raises:
+        UserError: there is something else.
+    """
     if path.is_dir():
-        texts: Iterable[str] = (file.read_text() for file in sorted(path.rglob("*.json")))
-    else:
-        texts = path.read_text().splitlines() if path.exists() else []
-    return [Cell(**json.loads(text)) for text in texts]
+        return rows(Cell, sorted(path.rglob("*.json")))
+    return rows(Cell, [path] if path.exists() else [])
 
 
 def write(folder: Path, cell: Cell) -> None:

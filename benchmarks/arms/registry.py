@@ -27,7 +27,7 @@ ARMS: Mapping[str, Arm] = {
     "finals": Arm("hpcpod_run", "hpcpod: 16 pods, delivered by its final evaluation"),
     "generational": Arm("hpcpod_run", "hpcpod: `scheme: generational`"),
     "halving": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: halving`"),
-    "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),
+    "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`", asked=True),
     "pods_8": Arm("hpcpod_run", "hpcpod: 8 pods", asked=True),
     "pods_32": Arm("hpcpod_run", "hpcpod: 32 pods", asked=True),
     "pb2": Arm("hpcpod_run", "hpcpod: 16 pods, copies by `pb2`", asked=True),

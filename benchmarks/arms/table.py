@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,19 +18,20 @@ Scores = Mapping[str, Sequence[float]]
 """Of one arm, by task: a score for each seed."""
 
 
-def render(cells: Sequence[Cell]) -> str:
-    """A table for each axis, and what it says in sum."""
+def render(cells: Sequence[Cell], order: Iterable[str] = ARMS) -> str:
+    """A table for each axis, its arms in this order, and what it says in sum."""
     axes = list(dict.fromkeys(cell.axis for cell in cells))
-    return "\n\n".join(_of([c for c in cells if c.axis == axis], axis) for axis in axes)
+    return "\n\n".join(_of([c for c in cells if c.axis == axis], axis, order) for axis in axes)
 
 
-def _of(cells: Sequence[Cell], axis: str) -> str:
+def _of(cells: Sequence[Cell], axis: str, order: Iterable[str]) -> str:
     scored = [cell for cell in cells if cell.mean is not None]
-    arms = [name for name in ARMS if any(cell.arm == name for cell in cells)]
+    arms = [name for name in order if any(cell.arm == name for cell in cells)]
     tasks = [name for name in TASKS if any(cell.task == name for cell in cells)]
     by = {arm: scores_of(scored, arm) for arm in arms}
     whole = [task for task in tasks if all(by[arm].get(task) for arm in arms)]
-    head = ("arm", *tasks, "IQM", f"{OURS} above it", "shown - true", "env steps", "s")
+    each = ["each seed"] if len(tasks) == 1 else []
+    head = ("arm", *tasks, *each, "IQM", f"{OURS} above it", "shown - true", "env steps", "s")
     lines = [f"Equal {axis.replace('_', ' ')}.", ""]
     lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for arm in arms:
@@ -39,6 +40,7 @@ def _of(cells: Sequence[Cell], axis: str) -> str:
         row = (
             ARMS[arm].words + (f" ({failed} failed)" if failed else ""),
             *(mean_of(by[arm].get(task, ())) for task in tasks),
+            *(", ".join(map(single, by[arm].get(tasks[0], ()))) for _ in each),
             interquartile(by[arm], whole),
             "" if arm == OURS or OURS not in by else chance(by[OURS], by[arm], tasks),
             optimism(mine),
@@ -62,15 +64,24 @@ def scores_of(cells: Sequence[Cell], arm: str) -> dict[str, list[float]]:
 
 
 def mean_of(scores: Sequence[float]) -> str:
-    """Mean over seeds, its standard error, and how many there are."""
-    if not scores:
-        return ""
+    """Mean over seeds, its standard error, and how many there are; of one seed its score alone."""
+    if len(scores) < 2:
+        return single(scores[0]) if scores else ""
     digits = 1 if max(map(abs, scores)) < 100 else 0
-    mean = f"{statistics.fmean(scores):.{digits}f}"
-    if len(scores) == 1:
-        return f"{mean} (1)"
+    mean = f"{unsigned(statistics.fmean(scores), digits):.{digits}f}"
     error = statistics.stdev(scores) / len(scores) ** 0.5
     return f"{mean} ± {error:.{digits}f} ({len(scores)})"
+
+
+def single(score: float) -> str:
+    """The score of one seed."""
+    digits = 1 if abs(score) < 1000 else 0
+    return f"{unsigned(score, digits):,.{digits}f}"
+
+
+def unsigned(value: float, digits: int) -> float:
+    """A rounded number, in which no zero has a sign."""
+    return round(value, digits) + 0.0
 
 
 def scaled(scores: Scores, tasks: Sequence[str]) -> list[list[float]]:
@@ -108,4 +119,4 @@ def optimism(cells: Sequence[Cell]) -> str:
     if not cells:
         return ""
     apart = [TASKS[c.task].scaled(c.claimed) - TASKS[c.task].scaled(c.mean or 0.0) for c in cells]
-    return f"{statistics.fmean(apart):+.3f}"
+    return f"{unsigned(statistics.fmean(apart), 3):+.3f}"

@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board
+from hpcpod.run.events import events
 from hpcpod.run.progress_line import PLAIN_SECONDS
 from hpcpod.run.run import Run
-from hpcpod.run.tables import events, screen, summary, visible
+from hpcpod.run.tables import screen, summary, visible
 
 if TYPE_CHECKING:
     from rich.live import Live as RichLive

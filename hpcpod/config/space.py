@@ -138,7 +138,10 @@ class AlgorithmSpace:
             return f"{wrong[0]} is {'missing' if wrong[0] in self.values else 'unknown'}"
         for name, allowed in self.values.items():
             if not _allows(allowed, hyperparameters[name]):
-                return f"{name} = {hyperparameters[name]!r} is not within {allowed!r}"
+                value = hyperparameters[name]
+                if isinstance(allowed, Range):
+                    return f"{name} = {value!r} is not within {allowed!r}"
+                return f"{name} = {value!r}, where every pod has {allowed!r}"
         return ""
 
     def family(self, algorithm: str, hyperparameters: Mapping[str, Scalar]) -> str:

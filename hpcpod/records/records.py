@@ -102,6 +102,15 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Last:
+    """The last round of a pod that is dead, whose evaluations are gone."""
+
+    round: int
+    mean: float
+    """Its mean return."""
+
+
+@dataclass(frozen=True)
 class PodState:
     """One agent of the population, alive or dead: its genealogy and its last evaluations."""
 
@@ -163,6 +172,8 @@ class PodState:
     included, oldest first."""
     best: Evaluation | None = None
     """The best evaluation so far, by its estimated mean return."""
+    last: Last | None = None
+    """Its last round, once it is dead; None of one that had finished none."""
     motion: Motion = field(default_factory=Motion)
     """Of its panels and its ancestors'."""
     cost: float = 0.0

@@ -112,7 +112,8 @@ def configurations_caption(scores: Sequence[ConfigurationScore]) -> str:
     """The sentences below a table of configurations."""
     others = len(scores) - len(shown(scores))
     return (
-        "Of each configuration's trainings from scratch, by their last panels. 'estimate' is the"
+        "Of each configuration's trainings from scratch that still have a place, by their last"
+        " panels. 'estimate' is the"
         " mean over all seeds that there could be: the mean drawn towards all configurations' by"
         " its error." + (f" {others} more were not trained to the end." if others else "")
     )

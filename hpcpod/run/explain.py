@@ -14,8 +14,9 @@ from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.records.records import Birth, Order, PodState
+from hpcpod.records.records import Birth, Order
 from hpcpod.run.extension_words import extensions_words
+from hpcpod.run.fates import fate, origin
 from hpcpod.run.idle_slots import at_barrier, idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
@@ -236,16 +237,17 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
         claims: the claim of each of its orders that has one, by the order's name.
     """
     pod = seen.board.pods[name]
-    said = [_origin(pod)]
+    said = [origin(pod)]
     if pod.verdict:
         said.append(f"compared with others {pod.verdict}")
     if pod.fate != "alive":
-        return [*said, _fate(seen, pod)]
+        return [*said, fate(pod, seen.board, seen.word)]
     mine = [order for order in orders(seen.board) if order.pod == name]
     if seen.state == "finished":
         early = "" if pod.history else " before this pod had finished a round"
         over = f"the run is finished ({seen.board.stop_reason}){early}"
-        return [*said, f"{over}: nobody trains it any more"]
+        rested = f"; it rested, as the allocator decided: {pod.rests}" if pod.rests else ""
+        return [*said, f"{over}: nobody trains it any more{rested}"]
     if pod.failure:
         said.append(f"{pod.failure}; `hpcpod logs {seen.word} {name}` has the traceback")
     for order in mine:
@@ -256,38 +258,6 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
         done = f"all {rounds} rounds of stop.rounds" if rounds else "what there was to train"
         said.append(f"it has trained {done}, and waits for the others")
     return said
-
-
-def _origin(pod: PodState) -> str:
-    if pod.parent is None:
-        if pod.origin is not None:
-            return f"{pod.id} {pod.algorithm} {pod.origin.begun}, of another run"
-        kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
-        if pod.evidence:
-            kind += f"; {pod.evidence}" if pod.control else f": {pod.evidence}"
-        if pod.repeats is not None:
-            kind = f"{pod.repeats}'s training again with another seed: {pod.evidence}"
-        return f"{pod.id} {pod.algorithm} is {kind}"
-    because = f", because {pod.evidence}" if pod.evidence else ""
-    return (
-        f"{pod.id} {pod.algorithm} is a copy of {pod.parent} at round {pod.parent_round} in place"
-        f" of {pod.replaces}{because}"
-    )
-
-
-def _fate(seen: Snapshot, pod: PodState) -> str:
-    heirs = [other for other in seen.board.pods.values() if other.replaces == pod.id]
-    heir = f" by {heirs[0].id}" if heirs else ""
-    if pod.fate == "failed":
-        word = f"`hpcpod logs {seen.word} {pod.id}` has the traceback"
-        replaced = f"; it was replaced{heir}" if heirs else ""
-        return f"it is dead: {pod.fate_reason}{replaced}; {word}"
-    evidence = next((other.evidence for other in heirs if other.evidence), pod.fate_reason)
-    trained = max([pod.judged, *(each.round for each in pod.history)])  # judged or not
-    last = f" after round {trained}" if trained else ""
-    if pod.fate == "given up":
-        return f"it was given up{last}, and nothing took its place: {pod.fate_reason}"
-    return f"it was replaced{heir}{last}, because {evidence or 'it was beaten'}"
 
 
 def _task(order: Order) -> str:

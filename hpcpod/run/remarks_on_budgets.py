@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 from hpcpod.config.schema import RunConfig
 
+STARTING = 10.0
+"""Seconds that an agent's process may take on a slow machine before it takes its first step."""
+
 
 def too_few_rounds(config: RunConfig) -> Iterator[str]:
     """A run that ends before a copy could be made that has something to train."""
+    minutes = config.stop.minutes
+    if minutes is not None and 60 * minutes < STARTING and config.program is None:
+        yield (
+            f"stop.minutes: an agent may take {STARTING:g} s to start, so a run of"
+            f" {60 * minutes:.2g} s may end before any pod has finished a round; give it more"
+        )
     pods, length, limit = config.population.pods.max, config.round.env_steps, config.stop.env_steps
     if limit is not None and limit < pods * length:
         yield (

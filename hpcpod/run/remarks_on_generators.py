@@ -10,6 +10,8 @@ from hpcpod.tournament.budget import followed
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.generators.multi_frequency import FREQUENCIES, LEAST
 
+FINALISTS = 12
+"""Trainings of the last two configurations of ``replicates``, six each."""
 RESTART = 9
 """Rounds of a run in which ``restarts`` may begin anew: five to see that the best grows no more,
 four that must be left."""
@@ -94,4 +96,10 @@ def _on_replicates(config: RunConfig) -> Iterator[str]:
         yield (
             "population.allocator: replicates compares configurations by trainings from scratch,"
             f" which copies are not, and {generator} makes copies; write generator: random_search"
+        )
+    if followed(config) and config.population.pods.max < FINALISTS:
+        yield (
+            f"population.allocator: replicates trains two configurations with six seeds at last,"
+            f" and {config.population.pods.max} places have no room for all: a training whose"
+            f" place is taken counts no longer; take {FINALISTS} pods (population.pods.max) or more"
         )

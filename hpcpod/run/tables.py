@@ -7,17 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board, PodState
-from hpcpod.run.fresh_scores import fresh_scores
 from hpcpod.run.leaderboard import ranking, rows
 from hpcpod.run.population_scores import PodScore, believed
-from hpcpod.run.refused import new_refusals
 from hpcpod.run.snapshot_scores import SnapshotScore, caption
 from hpcpod.run.status import Status
 from hpcpod.run.text import interval as interval
+from hpcpod.run.text import many, span, times
 from hpcpod.run.text import number as number
-from hpcpod.run.text import span, times
-from hpcpod.tournament.policy_snapshots import policies
-from hpcpod.tournament.statistics import mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,8 +53,9 @@ def headline(status: Status) -> str:
     parts = [
         f"{status.run}: {status.state}"
         + (f" ({status.stop_reason})" if status.stop_reason else ""),
-        f"{status.pods} pods, {status.born} born, {status.copies} copies",
-        f"{status.rounds} rounds, {count(status.env_steps)} env steps, {status.minutes:.1f} min",
+        f"{many(status.pods, 'pod')}, {status.born} born, {many(status.copies, 'copy')}",
+        f"{many(status.rounds, 'round')}, {count(status.env_steps)} env steps,"
+        f" {status.minutes:.1f} min",
     ]
     if status.best is not None:
         best = status.best
@@ -286,53 +283,6 @@ def screen(status: Status, board: Board) -> RenderableType:
     return Group(
         Text(headline(status)), progress, slots_table(status), leaderboard_table(board, 10)
     )
-
-
-def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
-    """Lines on what happened between two boards of a run.
-
-    A pod keeps its last four evaluations and its last failure: of what is older nothing is said.
-    A pod that is replaced keeps no evaluation: its last return is part of the child's evidence.
-
-    Args:
-        old: the board that was seen last; None: nothing was seen yet.
-        new: a later board.
-        run: the run's name or path, as the user would type it.
-    """
-    before = old.pods if old is not None else {}
-    for name, pod in sorted(new.pods.items()):
-        was, logs = before.get(name), f"`hpcpod logs {run} {name}` has the traceback"
-        if was is None and pod.parent is not None:
-            yield (
-                f"{name} is born: copy of {pod.parent} at round {pod.parent_round} in place of"
-                f" {pod.replaces}; {changes(new, pod)}; {pod.evidence}"
-            )
-        # By checkpoint: a round whose checkpoint was damaged is trained, and shown, a second time.
-        seen = {evaluation.checkpoint for evaluation in was.history} if was is not None else set()
-        for evaluation in pod.history:
-            if evaluation.checkpoint not in seen:
-                mean = sum(evaluation.returns) / len(evaluation.returns)
-                yield f"{name} {pod.algorithm} round {evaluation.round}: return {number(mean)}"
-        if pod.fate == "failed" and (was is None or was.fate != "failed"):
-            yield f"{name} {pod.algorithm} failed: {pod.fate_reason}; {logs}"
-        elif pod.failure and (was is None or was.failure != pod.failure):
-            yield f"{name} {pod.algorithm} {pod.failure}; {logs}"
-        if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
-            how = "exactly as" if pod.transfer_exact else "NOT as"
-            yield f"{name} scored its parent's panel {how} its parent did before it trained"
-    yield from new_refusals(old, new)
-    yield from fresh_scores(old, new)
-    yield from _snapshots(old, new)
-
-
-def _snapshots(old: Board | None, new: Board) -> Iterator[str]:
-    """A line for each policy snapshot that got its score between two boards."""
-    known = old.snapshots if old is not None else {}
-    for row in policies(new).values():
-        was = known.get(str(row.number))
-        if row.settled and not (was is not None and was.settled):
-            said = row.failure or f"return {number(mean(row.returns))}"
-            yield f"snapshot {row.number} is {row.pod} round {row.round}: {said}"
 
 
 def changes(board: Board, pod: PodState) -> str:

@@ -32,8 +32,9 @@ def since(then: float, now: float) -> str:
 
 
 def many(count: int, name: str) -> str:
-    """``1 slot``, ``4 slots``."""
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+    """``1 slot``, ``4 slots``, ``2 copies``."""
+    plural = f"{name[:-1]}ies" if name.endswith("py") else f"{name}s"
+    return f"{count} {name if count == 1 else plural}"
 
 
 def times(count: int) -> str:

@@ -5,10 +5,12 @@ The contracts of updaters, generators and allocators play them.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -36,6 +38,10 @@ STEPS = 1000
 """Environment steps of a round."""
 ROUNDS = 10
 """Rounds of a run."""
+MERGES = 60
+"""Merges of a run in which everything is tried."""
+MOST = 300
+"""Merges after which a run must have ended."""
 SPACES = {
     "ppo": AlgorithmSpace(
         "ppo",
@@ -90,7 +96,7 @@ def rules_of(
         round=RoundConfig(env_steps=STEPS, episodes=8),
         stop=stop or StopConfig(rounds=ROUNDS),
     )  # fmt: skip
-    return Rules.of(config, SPACES)
+    return Rules.of(config, deepcopy(SPACES))  # a rule may change what it is shown
 
 
 @dataclass
@@ -105,15 +111,18 @@ class Population:
     """True if reports and pods come in another order at each merge. It changes no board."""
     board: Board = field(init=False)
     """Its board so far."""
+    merges: int = field(default=0, init=False)
+    """Merges so far."""
 
     def __post_init__(self) -> None:
         self.board = first_board(self.rules, 0.0)
 
-    def play(self, merges: int = 60) -> Population:
+    def play(self, merges: int = MERGES) -> Population:
         """Go on until the run has finished, for so many merges at most."""
-        for now in range(1, merges + 1):
+        for now in range(self.merges + 1, self.merges + merges + 1):
             if self.board.phase == "finished":
                 break
+            self.merges = now
             rng = Random(f"{self.seed} {now} merge")
             waiting = sorted(orders(self.board), key=lambda order: order.id)
             taken = rng.sample(waiting, rng.randint((len(waiting) + 1) // 2, len(waiting)))
@@ -154,7 +163,7 @@ def backwards(board: Board) -> Board:
 class Moment:
     """A decision of a run, and the board on which it is made."""
 
-    rules: Rules
+    rules: Rules = field(compare=False)
     board: Board
     pod: PodState
     key: int
@@ -203,10 +212,21 @@ class _Notes(GentleTruncation, Ranking):
         self.moments.append(moment)
 
 
-@cache
 def moments() -> tuple[Moment, ...]:
     """Decisions of two runs, of twelve pods and of five: every one at which a pod was beaten or
-    dead, and every fifth of the others."""
+    dead, and every fifth of the others. They are made anew at each call: a rule that changes what
+    it is shown would spoil those of all later tests."""
+    return tuple(_restored(rules, kept) for rules, kept in _kept())
+
+
+def _restored(rules: Rules, kept: bytes) -> Moment:
+    config, algorithms, *rest = pickle.loads(kept)
+    return Moment(replace(rules, config=config, algorithms=algorithms), *rest)
+
+
+@cache
+def _kept() -> tuple[tuple[Rules, bytes], ...]:
+    """The rules of each moment, and all else of it as bytes, which nothing can change."""
     found = []
     for pods, seed in ((12, 1), (5, 2)):
         rules = rules_of(pods, seed=seed)
@@ -217,7 +237,12 @@ def moments() -> tuple[Moment, ...]:
             for place, each in enumerate(notes.moments)
             if each.report is None or each.verdict.beaten_by or place % 5 == 0
         ]
-    return tuple(found)
+    return tuple((each.rules, pickle.dumps(_parts(each), -1)) for each in found)
+
+
+def _parts(moment: Moment) -> tuple[object, ...]:
+    rules, own = moment.rules, (each.name for each in fields(moment) if each.name != "rules")
+    return rules.config, rules.algorithms, *(getattr(moment, name) for name in own)
 
 
 @cache
@@ -235,10 +260,32 @@ def boards() -> tuple[tuple[Rules, Board], ...]:
     return tuple(found)
 
 
-def trace(cohorts: Cohorts) -> object:
-    """All that a decision must leave alone, to compare."""
-    living = sorted(cohorts.living.items())
-    return cohorts.board.document(), living, dict(cohorts.members), dict(cohorts.copies)
+def check_untouched(moment: Moment, cohorts: Cohorts, before: Moment) -> None:
+    """Fail if a rule has changed what it was shown.
+
+    Args:
+        moment: that it was asked about.
+        cohorts: the moment's, as they were shown.
+        before: the same moment, made anew.
+    """
+    now, then = _seen(cohorts), _seen(before.cohorts())
+    changed = [name for name in then if now[name] != then[name]]
+    asked = ("pod", "report", "verdict")
+    changed += [name for name in asked if getattr(moment, name) != getattr(before, name)]
+    assert not changed, f"{before}: the board or its cohorts have changed: {', '.join(changed)}"
+
+
+def _seen(cohorts: Cohorts) -> dict[str, object]:
+    """All that a decision must leave alone, by name."""
+    board = {f"board.{each.name}": getattr(cohorts.board, each.name) for each in fields(Board)}
+    return {
+        **board,
+        "living": cohorts.living,
+        "members": dict(cohorts.members),
+        "copies": dict(cohorts.copies),
+        "config": cohorts.config,
+        "algorithms": cohorts.algorithms,
+    }
 
 
 @contextmanager
@@ -255,15 +302,47 @@ def check_kept(where: str, answer: object) -> None:
     assert not unkept(answer), f"{where}: {unkept(answer)}"
 
 
-def same_run(rules: Callable[[], Rules], seed: int = 3) -> Board:
-    """The last board of a run, which does not depend on the order of reports and pods, and which
-    another process reads as it is."""
-    one, other = (
-        Population(rules(), seed, shuffled=shuffled).play().board for shuffled in (False, True)
-    )
-    assert one.document() == other.document(), (
+class _Peace(Ranking):
+    """A ranking by which nobody is beaten."""
+
+    def __init__(self) -> None:
+        pass
+
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        """See ``Ranking``."""
+        found = super().judge(cohorts, report)
+        return replace(found, beaten_by=(), evidence={}, tests=())
+
+
+def same_run(rules: Callable[[], Rules], seed: int = 3, *, peace: bool = False) -> Board:
+    """The last board of a run, which ends, does not depend on the order of reports and pods, and
+    which another process reads as it is.
+
+    Args:
+        rules: makes the run's.
+        seed: of the population.
+        peace: after ``MERGES`` merges nobody is beaten any more. Where fresh draws replace pods
+            that a ranking finds beaten, as half of them are, a run of rounds may last for hundreds.
+    """
+    run, other = (Population(rules(), seed, shuffled=shuffled).play() for shuffled in (False, True))
+    one = run.board
+    assert one.document() == other.board.document(), (
         "the run is another one if reports or pods come in another order"
     )
     document = unpack(pack(one.document()), "the board")
     assert Board.from_document(document) == one, "another process reads another board"
-    return one
+    if peace:
+        run.rules = replace(run.rules, updater=_Peace())
+    return _ended(run.play(MOST - run.merges), peace)
+
+
+def _ended(run: Population, peace: bool) -> Board:
+    board, config = run.board, run.rules.config
+    limits = {"rounds": config.stop.rounds, "environment steps": config.stop.env_steps}
+    stop = " or ".join(f"{most} {name}" for name, most in limits.items() if most is not None)
+    calm = f", though no pod was beaten after the first {MERGES}" if peace else ""
+    assert board.phase == "finished", (
+        f"the run of {stop} has not ended after {run.merges} merges of a population of "
+        f"{config.population.pods.max} pods, which have finished {board.rounds} rounds{calm}"
+    )
+    return board

@@ -10,10 +10,10 @@ from hpcpod.records.records import Report, Verdict
 from hpcpod.testing.populations import (
     Moment,
     check_kept,
+    check_untouched,
     moments,
     rules_of,
     same_run,
-    trace,
     within,
 )
 from hpcpod.tournament.cohorts import Cohorts
@@ -46,27 +46,26 @@ class UpdaterContract:
 
     def test_the_same_question_has_the_same_answer(self) -> None:
         """Another object gives it, too, whatever it was asked before: any slot may merge."""
-        asked, one, other = self._asked(), self._made(), self._made()
-        again = [other.judge(m.cohorts(reverse=True), report) for m, report in reversed(asked)]
-        for (moment, report), second in zip(asked, reversed(again), strict=True):
+        one, other = self._made(), self._made()
+        backwards = reversed(self._asked())
+        again = [other.judge(m.cohorts(reverse=True), report) for m, report in backwards]
+        for (moment, report), second in zip(self._asked(), reversed(again), strict=True):
             first = one.judge(moment.cohorts(), report)
             assert first == second, f"{moment}: {first}, and then {second}"
 
     def test_it_changes_nothing(self) -> None:
         """The board and its cohorts are what they were."""
         updater = self._made()
-        for moment, report in self._asked():
+        for (moment, report), (before, _) in zip(self._asked(), self._asked(), strict=True):
             cohorts = moment.cohorts()
-            before = trace(cohorts)
             updater.judge(cohorts, report)
-            assert trace(cohorts) == before, f"{moment}: the board or its cohorts have changed"
+            check_untouched(moment, cohorts, before)
 
     def test_it_names_only_pods_that_were_compared(self) -> None:
         """They stand in the pod's cohort, and each has its evidence."""
         updater = self._made()
-        for moment, report in self._asked():
-            cohorts = moment.cohorts()
-            _check(moment, cohorts, updater.judge(cohorts, report))
+        for (moment, report), (before, _) in zip(self._asked(), self._asked(), strict=True):
+            _check(before, before.cohorts(), updater.judge(moment.cohorts(), report))
 
     def test_pods_that_return_the_same_do_not_beat_each_other(self) -> None:
         """Nothing is to be found, whatever they cost."""
@@ -87,7 +86,6 @@ class UpdaterContract:
         """In whatever order reports come."""
         board = same_run(self._rules)
         assert board.entries, "nothing was admitted to the leaderboard"
-        assert board.phase == "finished", "the run has not ended"
 
 
 def _check(moment: Moment, cohorts: Cohorts, verdict: Verdict) -> None:

@@ -265,7 +265,9 @@ def trend(experience: ArrayLike, means: ArrayLike, errors: ArrayLike | None = No
     """The slope of a learning curve by weighted least squares; None of fewer than three points.
 
     The scatter around the line is estimated from the points, so that what moves a policy beyond
-    the error of its panels counts too; ``errors`` of the means, if given, are weights alone.
+    the error of its panels counts too; by ``errors`` of the means, if given, the points are
+    weighted. The slope's error is never less than follows from these (the scale factor of the
+    Particle Data Group: of three points the scatter alone is often near 0 by chance).
     """
     x, y = np.asarray(experience, dtype=np.float64), np.asarray(means, dtype=np.float64)
     if len(x) < 3 or x.min() == x.max():
@@ -277,7 +279,8 @@ def trend(experience: ArrayLike, means: ArrayLike, errors: ArrayLike | None = No
     slope = float((weight * apart * y).sum()) / squares
     left = y - np.average(y, weights=weight) - slope * apart
     scatter = float((weight * left**2).sum()) / (len(x) - 2)
-    return Trend(slope, math.sqrt(scatter / squares))
+    least = 0.0 if errors is None else 1.0
+    return Trend(slope, math.sqrt(max(scatter, least) / squares))
 
 
 def profile(scores: ArrayLike, levels: ArrayLike) -> Array:

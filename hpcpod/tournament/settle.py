@@ -15,6 +15,7 @@ from hpcpod.records.records import (
     Entry,
     Evaluation,
     Fate,
+    Last,
     Milestone,
     Order,
     PodState,
@@ -214,6 +215,7 @@ def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig
 
 def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
     """A pod that is dead: what an ancestor is remembered by stays, its history goes."""
+    last = pod.history[-1] if pod.history else None
     return replace(
         pod,
         fate=fate,
@@ -221,6 +223,7 @@ def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
         rests="",
         birth=None,
         withdrawn=None,
+        last=None if last is None else Last(last.round, mean(last.returns)),
         history=(),
         milestones=(),
         parent_returns=(),

@@ -137,6 +137,16 @@ def test_the_command_prints_a_table_and_goes_on_where_it_ended(
     assert kept == {each: each.read_text() for each in (tmp_path / "cells").iterdir()}
 
 
+@pytest.mark.parametrize("words", ["--arms nope", "--tasks nope", "--pods -1", "--data tests"])
+def test_what_is_not_there_is_refused(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables(tmp_path, made_up(6).returns)
+    with pytest.raises(SystemExit) as ended:
+        arlbench_table.parse(["--data", str(tmp_path), *words.split()])
+    assert ended.value.code == 2 and words.split()[0] in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(REAL is None, reason="HPCPOD_ARLBENCH names no folder with the tables")
 def test_on_the_real_tables_replicates_deliver_more_than_random_search(tmp_path: Path) -> None:

@@ -97,10 +97,12 @@ def test_replicates_go_on_from_any_number_and_trainings_have_any_length() -> Non
     assert list(curves.played(found, "car-sac", STEPS, curves.RANDOM, late)) == told[2:]
 
 
-@pytest.mark.parametrize("words", ["--first -1", "--training 0", "--training 17", "--pods 0"])
-def test_numbers_that_mean_nothing_are_refused(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["--first -1", "--training 0", "--training 17", "--pods 0", "--allocators nope",
+     "--data /nonexistent"],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         curves.parse(words.split())
     assert ended.value.code == 2 and words.split()[0] in capsys.readouterr().err

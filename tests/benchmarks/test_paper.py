@@ -41,8 +41,8 @@ def test_snapshots_are_due_at_equal_times() -> None:
 def test_a_seed_of_all_ways_comes_before_the_next_seed() -> None:
     options = parse(["--tasks", "Ant-v5", "--ways", "sb3,vanilla ppo", "--seeds", "2"])
     assert list(wanted(options)) == [
-        ("Ant-v5", "vanilla ppo", 1), ("Ant-v5", "sb3", 1),
-        ("Ant-v5", "vanilla ppo", 2), ("Ant-v5", "sb3", 2),
+        ("Ant-v5", "sb3", 1), ("Ant-v5", "vanilla ppo", 1),
+        ("Ant-v5", "sb3", 2), ("Ant-v5", "vanilla ppo", 2),
     ]  # fmt: skip
     assert set(options.ways) <= set(WAYS)
 
@@ -69,3 +69,11 @@ def test_the_table_by_hand() -> None:
 def test_where_nobody_had_a_policy_at_first_the_table_begins_at_the_first_one() -> None:
     late = Run("Ant-v5", "sb3", 1, 2.0, [(80.0, 10, 1.0, 1.0), (120.0, 20, 2.0, 1.0)])  # of three
     assert render([late]).startswith("| Ant-v5 | 80 s | 120 s |")
+
+
+@pytest.mark.parametrize("words", ["--minutes -1", "--table", "--json /nonexistent --table"])
+def test_what_can_not_be_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words.split())
+    assert ended.value.code == 2
+    assert ("--minutes" if "-1" in words else "--json") in capsys.readouterr().err

@@ -343,6 +343,17 @@ def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "an error needs at least 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["--against /nonexistent", "--against /", "--generator nope", "--updater nope",
+     "--allocator nope", "--second-looks 7"],
+)  # fmt: skip
+def test_what_is_not_there_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        selection.main(["--scenario", "equal", "--replicates", "2", *words.split()])
+    assert ended.value.code == 2 and words.split()[0] in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_a_barrier_costs_slots_what_the_page_says_and_a_tournament_none() -> None:
     none = schemes.outcome("open", 8, 0.3, "tournament", Settings(2))["slots at work"]

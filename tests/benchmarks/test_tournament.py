@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from arms.scoring import returns_of
 from arms.table import chance, interquartile, mean_of, optimism, render
 from arms.tasks import PPO, TASKS, TRAININGS
 from arms.trainer import clipped
-from tournament import parse, wanted
+from asked import ended
+from tournament import is_asked, main, parse, wanted
 
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loader import from_mapping
@@ -130,13 +132,16 @@ def test_a_cell_that_failed_or_was_made_otherwise_is_played_again(tmp_path: Path
 def test_a_seed_of_all_arms_comes_before_the_next_seed() -> None:
     options = parse(["--tasks", "cartpole-ppo", "--arms", "smac,tournament", "--seeds", "2"])
     assert [(c.seed, c.arm) for c in wanted(options)] == [
-        (1, "tournament"), (1, "smac"), (2, "tournament"), (2, "smac"),
+        (1, "smac"), (1, "tournament"), (2, "smac"), (2, "tournament"),
     ]  # fmt: skip
 
 
 def test_figures_by_hand() -> None:
     assert mean_of([100.0, 104.0]) == "102 ± 2 (2)"
-    assert mean_of([1.0]) == "1.0 (1)"
+    assert mean_of([-1234.0]) == "-1,234"  # of one seed its score alone
+    assert (mean_of([-192.9]), mean_of([-0.04]), mean_of([-0.04] * 2)) == (
+        "-192.9", "0.0", "0.0 ± 0.0 (2)"
+    )  # fmt: skip
     # Of the four pairs of CartPole one arm wins three; on Acrobot each seed wins and loses.
     one = {"cartpole-ppo": [300.0, 400.0], "acrobot-dqn": [-90.0]}
     other = {"cartpole-ppo": [200.0, 350.0], "acrobot-dqn": [-90.0], "hopper-ppo": [1.0]}
@@ -162,11 +167,46 @@ def test_a_table_has_what_there_is_and_says_what_its_sum_is_over() -> None:
         ]
     )  # fmt: skip
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    assert rows[1][1:3] == ["450 ± 50 (2)", "-80.0 (1)"]
+    assert rows[1][1:3] == ["450 ± 50 (2)", "-80.0"]
     assert rows[2][0].endswith("(1 failed)")
-    assert rows[2][1:3] == ["100 (1)", ""]
+    assert rows[2][1:3] == ["100.0", ""]
     assert rows[2][4].startswith("1.00")
     assert table.endswith("every arm has played: cartpole-ppo.")
+
+
+def test_a_table_shows_the_seeds_the_axis_and_the_arms_that_were_asked_for() -> None:
+    played = [cell("smac", 1, 100.0), cell("tournament", 1, 400.0), cell("tournament", 2, 500.0)]
+    timed = replace(cell("tournament", 1, 300.0), axis="seconds")
+
+    def shown(*words: str) -> list[list[str]]:
+        options = parse(["--table", "--arms", "smac,tournament", *words])
+        table = render([c for c in [*played, timed] if is_asked(c, options)], options.arms)
+        rows = [line.split(" | ")[1:3] for line in table.splitlines() if line.startswith("| ")]
+        return [row for row in rows if row != ["cartpole-ppo", "each seed"]]
+
+    steps = [["100.0", "100.0"], ["450 ± 50 (2)", "400.0, 500.0"]]
+    assert shown() == [*steps, ["300.0", "300.0"]]
+    assert shown("--axis", "env_steps") == shown("--axis", "env_steps", "--seeds", "2") == steps
+    assert shown("--axis", "env_steps", "--seeds", "1") == [steps[0], ["400.0", "400.0"]]
+    assert shown("--axis", "seconds") == [["300.0", "300.0"]]
+
+
+@pytest.mark.parametrize("words", ["--seeds 0", "--table --json /nonexistent", "--arms nope"])
+def test_what_can_not_be_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        parse(words.split())
+    assert exit_.value.code == 2 and words.split()[-2] in capsys.readouterr().err
+
+
+def test_a_file_of_something_else_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cells.jsonl"
+    for text in ("no JSON", "[1]", '{"task": 1}'):
+        path.write_text(text)
+        monkeypatch.setattr("sys.argv", ["tournament.py", "--table", "--json", str(path)])
+        assert ended(main) == 2
+        assert f"{path} does not hold lines of JSON" in capsys.readouterr().err
 
 
 def test_a_policy_is_scored_on_the_same_episodes_whoever_plays_them() -> None:

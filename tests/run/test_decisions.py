@@ -10,8 +10,8 @@ import pytest
 
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Checkpoint, Decision
+from hpcpod.run.events import events
 from hpcpod.run.run import Run
-from hpcpod.run.tables import events
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board

@@ -16,8 +16,9 @@ from hpcpod.config.schema import StopConfig
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.policy_snapshots import PolicySnapshot
 from hpcpod.records.records import Board, Order, PodState, Report, Rescore
+from hpcpod.run.events import events
 from hpcpod.run.run import open_run
-from hpcpod.run.tables import changes, events, headline, number
+from hpcpod.run.tables import changes, headline, number
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import HISTORY
@@ -77,9 +78,27 @@ def test_a_copy_is_born_with_its_parent_its_place_its_changes_and_the_reason() -
         f"p0009 is born: copy of {born.parent} at round 2 in place of {born.replaces};"
         f" {changes(after, born)}; {born.evidence}"
     ]
-    # The loser's end is said by that line: it keeps no evaluation of which another could be made.
-    assert about(born.replaces, said(before, after)) == []
-    assert about(born.replaces, said(None, after)) == []
+    # The loser keeps no evaluation but its last round's mean.
+    assert about(born.replaces, said(before, after)) == ["p0002 ppo round 2: return 2.0"]
+    assert about(born.replaces, said(None, after)) == ["p0002 ppo round 2: return 2.0"]
+    assert about(born.replaces, said(after, after)) == []
+
+
+def test_a_fresh_draw_is_born_with_the_place_that_it_takes_and_the_reason() -> None:
+    _, before, after = with_a_copy()
+    born = child(after)
+    new = replace(
+        born, parent=None, parent_round=0, mutated=(), cause="fresh", evidence="none rose"
+    )
+    drawn = replace(after, pods={**after.pods, new.id: new})
+    line = "p0009 is born: fresh draw in place of p0002; none rose"
+    assert about("p0009", said(before, drawn)) == [line]
+    again = replace(new, repeats="p0008", evidence="one training says little")
+    drawn = replace(after, pods={**after.pods, new.id: again})
+    line = (
+        "p0009 is born: p0008 again with another seed in place of p0002; one training says little"
+    )
+    assert about("p0009", said(before, drawn)) == [line]
 
 
 def test_a_change_is_the_value_of_the_parent_and_of_the_child() -> None:
@@ -247,7 +266,8 @@ def is_attempt(line: str) -> bool:
 
 
 def returns_on(boards: Sequence[Board]) -> Counter[str]:
-    """A line for each evaluation, trained once, that is on any of these boards."""
+    """A line for each evaluation, trained once, that is on any of these boards, and for the last
+    round of each pod that died with one that nobody had seen."""
     found = {
         (pod.id, evaluation.checkpoint): f"{pod.id} ppo round {evaluation.round}: return"
         f" {number(sum(evaluation.returns) / len(evaluation.returns))}"
@@ -255,7 +275,19 @@ def returns_on(boards: Sequence[Board]) -> Counter[str]:
         for pod in board.pods.values()
         for evaluation in pod.history
     }
-    return Counter(found.values())
+    unseen = [
+        f"{pod.id} ppo round {pod.last.round}: return {number(pod.last.mean)}"
+        for old, new in zip([None, *boards], boards, strict=False)
+        for pod in new.pods.values()
+        if pod.last is not None and not _knew(old, pod, pod.last.round)
+    ]
+    return Counter([*found.values(), *unseen])
+
+
+def _knew(board: Board | None, pod: PodState, round: int) -> bool:
+    """True if a board has a pod's round, or its end."""
+    was = None if board is None else board.pods.get(pod.id)
+    return was is not None and (was.last is not None or round in [e.round for e in was.history])
 
 
 @given(seed=st.integers(0, 200), data=st.data())

@@ -13,7 +13,7 @@ from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.records.records import Board, FreshPurpose, Order, Owner, Rescore
+from hpcpod.records.records import Board, FreshPurpose, Last, Order, Owner, Rescore
 from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.storage.requests import Drain
@@ -139,6 +139,10 @@ def test_a_pod_that_repeats_a_training_says_whose() -> None:
     board = replace(BEGIN, pods={**BEGIN.pods, "p0002": again})
     said = pod("p0002", seen(board))
     assert "is p0001's training again with another seed: p0001 is among the best" in said
+    dead = replace(BEGIN.pods["p0003"], fate="replaced", birth=None, last=Last(7, 1.0))
+    board = replace(board, pods={**board.pods, "p0002": replace(again, replaces="p0003")})
+    said = pod("p0003", seen(replace(board, pods={**board.pods, "p0003": dead})))
+    assert "it was replaced by p0002 after round 7, since its place could be spared: p0001" in said
 
 
 def test_a_pod_that_failed_says_why_and_one_that_is_dead_too() -> None:
@@ -162,7 +166,8 @@ def test_a_replaced_pod_and_its_heir_have_the_evidence() -> None:
     heir = next(p for p in board.pods.values() if p.replaces == old.id)
     assert heir.evidence
     said = pod(old.id, seen(board))
-    assert f"it was replaced by {heir.id} after round 2, because" in said
+    assert old.last is not None
+    assert f"it was replaced by {heir.id} after round {old.last.round}, because" in said
     assert f", because {heir.evidence}" in said
     said = pod(heir.id, seen(board))
     assert f"{heir.id} ppo is a copy of {heir.parent} at round " in said

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from hpcpod.run.remarks_on_generators import FINALISTS
+from hpcpod.tournament.allocators import replicates
 from tests.run.test_remarks import ppo, remarks_on
 
 RATE = ppo({"learning_rate": {"log_uniform": [1e-4, 1e-2]}})
@@ -55,14 +57,35 @@ def test_where_nobody_is_copied_nothing_is_said_of_copies() -> None:
     [
         ("gentle_truncation", {"rounds": 50, "minutes": 5}, "write generator: random_search"),
         ("gentle_truncation", {"rounds": None, "minutes": 5}, "give it stop.rounds, and"),
-        ("random_search", {"rounds": 50, "env_steps": 5000}, ""),
+        ("random_search", {"rounds": 50, "env_steps": 10_000}, ""),
     ],
 )
 def test_replicates_want_trainings_from_scratch_their_end_and_a_budget(
     generator: str, stop: dict[str, Any], words: str
 ) -> None:
-    population = {"generator": generator, "allocator": "replicates", "pods": {"min": 1, "max": 8}}
+    population = {"generator": generator, "allocator": "replicates", "pods": {"min": 1, "max": 12}}
     found = remarks_on(agents=RATE, population=population, stop=stop)
     said = [each for each in found if each.startswith("population.allocator")]
     assert len(said) == (1 if words else 0), found
     assert all(words in each for each in said)
+
+
+def test_replicates_want_a_place_for_each_training_that_counts() -> None:
+    assert FINALISTS == replicates.RIVALS * replicates.MOST
+    stop = {"rounds": 50, "env_steps": 500_000}
+    for pods in (FINALISTS - 1, FINALISTS):
+        places = {"pods": {"min": 1, "max": pods}}
+        population = {"generator": "random_search", "allocator": "replicates", **places}
+        found = remarks_on(agents=RATE, population=population, stop=stop)
+        said = [each for each in found if "a training whose place is taken" in each]
+        assert len(said) == (pods < FINALISTS)
+
+
+def test_a_run_that_may_end_before_an_agent_has_started_is_remarked_on() -> None:
+    for seconds in (9, 11):
+        found = remarks_on(
+            population={"pods": {"min": 1, "max": 4}},
+            stop={"rounds": None, "minutes": seconds / 60},
+        )
+        said = [each for each in found if "may end before any pod has finished a round" in each]
+        assert len(said) == (seconds < 10)

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from hpcpod.config.schema import PopulationConfig
+from hpcpod.errors import UserError
 from hpcpod.records.records import Board, Verdict
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.judgement import Updater
@@ -141,6 +142,16 @@ def test_pareto_beats_by_one_aim_without_loss_in_the_other(
     else:
         verdict = verdict_on(updater, "p0001", panels, metric=values)
     assert (verdict.beaten_by == ("p0002",)) is beats
+
+
+def test_pareto_refuses_a_metric_that_no_round_has() -> None:
+    panels = {"p0001": woven((0.0,) * 4, (0.0,) * 4), "p0002": woven((9.0,) * 4, BETTER)}
+    values = {"p0001": (5.0, 5.0, 5.0), "p0002": (3.0, 3.0, 3.0)}
+    misspelt = Pareto(replace(NONE, cost="enrgy"))
+    with pytest.raises(UserError, match=r"no round has a metric 'enrgy'; there are energy$"):
+        verdict_on(misspelt, "p0001", panels, metric=values)
+    first = {name: each[:1] for name, each in values.items()}  # it may have had no update
+    assert verdict_on(misspelt, "p0001", panels, metric=first).round == 1
 
 
 def test_pareto_says_both_tests() -> None:

@@ -294,15 +294,29 @@ def test_a_trend_is_scipy_s() -> None:
     assert (found.slope, found.error) == pytest.approx((theirs.slope, theirs.stderr))
 
 
-def test_a_weighted_trend_is_least_squares() -> None:
+@pytest.mark.parametrize("scatter", [0.3, 3.0])
+def test_a_weighted_trend_is_least_squares_and_its_error_at_least_the_panels(
+    scatter: float,
+) -> None:
     rng = np.random.default_rng(12)
     x, errors = np.arange(7.0), np.array([1.0, 1, 1, 5, 5, 0.5, 0.5])
-    y = 2 * x + rng.standard_normal(7) * errors
+    y = 2 * x + scatter * rng.standard_normal(7) * errors
     found = trend(x, y, errors)
-    _, spread = np.polyfit(x, y, 1, w=1 / errors, cov=True)
+    slope, by_scatter = np.polyfit(x, y, 1, w=1 / errors, cov=True)
+    _, by_panels = np.polyfit(x, y, 1, w=1 / errors, cov="unscaled")
     assert found is not None
-    assert found.slope == pytest.approx(np.polyfit(x, y, 1, w=1 / errors)[0])
-    assert found.error == pytest.approx(math.sqrt(spread[0, 0]))
+    assert found.slope == pytest.approx(slope[0])
+    larger = by_panels if scatter < 1 else by_scatter
+    assert found.error == pytest.approx(math.sqrt(larger[0, 0]))
+    assert larger[0, 0] == max(by_panels[0, 0], by_scatter[0, 0])
+
+
+def test_few_points_on_a_line_have_the_error_of_their_panels() -> None:
+    rng = np.random.default_rng(13)
+    found = [trend(range(3), rng.standard_normal(3), [1.0] * 3) for _ in range(1000)]
+    beyond = [abs(each.slope) > each.error for each in found if each is not None]
+    # of a normal error 32 % are; by the scatter alone of three points 50 %
+    assert np.mean(beyond) < 0.32 + 2 * math.sqrt(0.32 * 0.68 / 1000)
 
 
 def test_two_points_have_no_trend() -> None:

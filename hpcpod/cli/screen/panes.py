@@ -101,7 +101,7 @@ def _counts(scene: Scene) -> Text:
     if trouble:
         return line(" ", (trouble, "red"))
     return line(
-        f" {many(status.pods, 'pod')}, {len(board.pods)} born, {status.copies} copies"
+        f" {many(status.pods, 'pod')}, {len(board.pods)} born, {many(status.copies, 'copy')}"
         f" | {many(board.rounds, 'round')} | {count(board.env_steps)} env steps"
         f" | {many(len(scene.slots), 'slot')} at work"
     )

@@ -11,13 +11,13 @@ from hpcpod.cli.screen.pace import Pace
 from hpcpod.errors import StorageError
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board
+from hpcpod.run.events import events
 from hpcpod.run.leaderboard import Row, rows
 from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run
 from hpcpod.run.score_curves import Curves
 from hpcpod.run.snapshot import see, slots_at_work
 from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
-from hpcpod.run.tables import events
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import SlotStatus

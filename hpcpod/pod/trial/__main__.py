@@ -7,6 +7,7 @@ what was found, and at last ``{"done": true}``. What is printed goes to standard
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import logging
@@ -108,20 +109,29 @@ def _import_first(config: RunConfig, line: _Line) -> None:
     if config.env.python is None:
         line.tell("importing it", "env.id")
         plugins.load_early(config.env.id)
-    rules = ((f"population.{part}", getattr(config.population, part)) for part in RULES)
-    for field, name in (*rules, *(("metrics", name) for name in config.metrics)):
-        _import_own(name, field, line)  # validate itself does so, once it has ended no process
+    # validate itself does so, once that has ended no process
+    for part in RULES:
+        field, name = f"population.{part}", getattr(config.population, part)
+        if _import_own(name, field, line):
+            line.tell(f"making {name}", field)
+            with contextlib.suppress(Exception, SystemExit):
+                plugins.load(name)(config.population)
+    for name in config.metrics:
+        _import_own(name, "metrics", line)
     line.tell("importing torch", "")
     plugins.import_torch()
     if config.env.python is None:
         _import_own(config.env.backend, "env.backend", line)
 
 
-def _import_own(name: str, field: str, line: _Line) -> None:
-    """Import a part of a user's own: should that end this process, the field is to blame."""
-    if ":" in name:
+def _import_own(name: str, field: str, line: _Line) -> bool:
+    """Import a part if it is a user's own, which is the answer: should that end this process, the
+    field is to blame."""
+    own = ":" in name
+    if own:
         line.tell(f"importing {name}", field)
         plugins.load_early(name)
+    return own
 
 
 if __name__ == "__main__":

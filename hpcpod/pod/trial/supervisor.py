@@ -225,6 +225,10 @@ class _Doing:
     """The field to blame if it never ends; "": none is, so it is waited for."""
     since: float = 0.0
 
+    def subject(self, env: str) -> str:
+        """The environment, or the part of a user's own that is to blame."""
+        return env if self.field in ("", "env.id") else "it"
+
 
 def follow(
     request: Mapping[str, Any], env: str, seconds: float, more: str, hear: Hear
@@ -262,14 +266,16 @@ def follow(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(DUMP_SECONDS)
             _end(process)
-            said = f"{env} hangs: nothing has happened for {seconds:g} s while {doing.words}"
+            said = f"{doing.subject(env)} hangs: nothing has happened for {seconds:g} s while"
+            said += f" {doing.words}"
             raise TrialEnded(
                 doing.field, f"{said}{_line(stack)}; {more}{_last_words(printed)}"
             ) from None
         except EOFError:
             well = False
             code = process.wait()
-            said = f"{env} ended its process while {doing.words}{_line(stack)}: it {ending(code)}"
+            said = f"{doing.subject(env)} ended its process while {doing.words}{_line(stack)}"
+            said += f": it {ending(code)}"
             raise TrialEnded(doing.field or "env.id", f"{said}{_last_words(printed)}") from None
         finally:
             _end(process)

@@ -21,7 +21,9 @@ def seen(pods: list[Candidate]) -> tuple[Array, Array]:
     return means, covariance(samples)
 
 
-def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocation:
+def drawn(
+    prospects: Prospects, pods: list[Candidate], draws: Array, said: str = "it is the best"
+) -> Allocation:
     """The allocation that goes by draws of what pods are worth (Thompson sampling).
 
     The pod that leads the first draw trains first, then the one that leads the second one among the
@@ -32,6 +34,7 @@ def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocati
         prospects: of all pods.
         pods: those with a score.
         draws: (draws, pods), what each is worth; at least as many draws as pods.
+        said: what a draw decides, in words.
     """
     order: list[int] = []
     left = np.ones(len(pods), dtype=bool)
@@ -43,7 +46,7 @@ def drawn(prospects: Prospects, pods: list[Candidate], draws: Array) -> Allocati
     best = best_of(draws)
     training = math.ceil(contenders(best) - 1e-9)
     resting = {
-        pods[place].pod: f"it is the best with a probability of {best[place]:.2g}"
+        pods[place].pod: f"{said} with a probability of {best[place]:.2g}"
         for place in order[training:]
         if not pods[place].protected
     }

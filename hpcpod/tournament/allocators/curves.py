@@ -68,7 +68,7 @@ class Curves:
         means, errors = forecast(pods, prospects)
         rng = np.random.default_rng(prospects.key)
         draws = means + errors * rng.standard_normal((max(DRAWS, len(pods)), len(pods)))
-        return drawn(prospects, pods, draws)
+        return drawn(prospects, pods, draws, "it is the best when the budget ends")
 
 
 def forecast(pods: list[Candidate], prospects: Prospects) -> tuple[Array, Array]:

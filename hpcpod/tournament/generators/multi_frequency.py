@@ -84,11 +84,14 @@ def _better(
             continue
         one, other = (halves(cohort.standings[name].returns)[1] for name in (rival, pod))
         paired = cohort.paired(rival, pod) and len(one) == len(other)
-        test = difference(one, other, paired=paired, level=GATE / len(rivals))
+        level = GATE / len(rivals)
+        test = difference(one, other, paired=paired, level=level)
         source = round_of(cohorts, cohort, rival)
         if test is not None and test.low > 0 and source is not None:
-            said = f"{rival} over {pod} at round {cohort.round}: mean difference {test.mean:.6g},"
-            found.append((rival, source, f"{said} lower bound {test.low:.6g}"))
+            bound = f"mean difference {test.mean:.6g}, lower bound {test.low:.6g} at"
+            said = f"{rival} was shown to be better than {pod} at round {cohort.round}: {bound}"
+            said += f" {100 * level:.3g} %"
+            found.append((rival, source, said))
     return found
 
 

@@ -71,7 +71,7 @@ class Restarts(GentleTruncation):
 
     def _anew(self, cohorts: Cohorts, pod: PodState, key: int) -> Copy | Fresh:
         number, rng = pod.restarts + 1, Random(key)
-        said = f"restart {number} of its place: the best of the population grew no more"
+        said = f"the best of the population grew no more (restart {number} of its place)"
         rows = list(listed(cohorts, pod.algorithm))
         if not rows or (cohorts.places[pod.id] + number) % 2:
             drawn = self.founder(cohorts.algorithms[pod.algorithm], False, key)

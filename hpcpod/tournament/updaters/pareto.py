@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.records.records import PodState, Report, Verdict
+from hpcpod.errors import UserError
+from hpcpod.records.records import Board, PodState, Report, Verdict
 from hpcpod.tournament.cohorts import Cohort, Cohorts
 from hpcpod.tournament.judgement import Finding, judged
 from hpcpod.tournament.statistics import Difference, difference
@@ -37,7 +38,13 @@ class Pareto:
         self._cost = config.cost
 
     def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
-        """Admit a pod's best evaluation; name the leaders that are better in this sense."""
+        """Admit a pod's best evaluation; name the leaders that are better in this sense.
+
+        Raises:
+            UserError: ``population.cost`` names a metric that no pod's rounds have.
+        """
+        if self._cost != SECONDS:
+            _require(self._cost, cohorts.board)
         return judged(cohorts, report, self._dominated)
 
     def _dominated(self, cohort: Cohort, rival: PodState, pod: PodState) -> Finding:
@@ -66,6 +73,16 @@ class Pareto:
             f" {test.episodes} {'common rounds' if test.paired else 'rounds each'}, lower bound"
             f" {test.low:.4g} at {100 * level_of(cohort, share):.3g} %"
         )
+
+
+def _require(cost: str, board: Board) -> None:
+    """Refuse the name of a metric that no round has, once a pod has trained two: the first may be
+    without an update."""
+    trained = [pod.history for pod in board.living if len(pod.history) > 1]
+    known = {name for history in trained for each in history for name in each.metrics}
+    if trained and cost not in known:
+        others = f"there are {', '.join(sorted(known))}" if known else "there is none"
+        raise UserError(f"population.cost: no round has a metric {cost!r}; {others}")
 
 
 def costs(pod: PodState, until: int, cost: str) -> dict[int, float]:

@@ -78,14 +78,23 @@ def test_an_environment_that_ends_its_process_is_told_of_by_how_it_ended(
     wait_for("the end of its worker", lambda: not psutil.pid_exists(worker))
 
 
+def test_a_rule_that_ends_its_process_when_it_is_made_is_told_of_at_its_own_field(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = "class Mine:\n    def __init__(self, config):\n        os._exit(7)\n"
+    (home / "ends.py").write_text(f"import os\n{made}")
+    assert problem(
+        capsys, "validate", "good.yaml", "--set", "population.allocator=ends:Mine"
+    ).startswith("population.allocator: it ended its process while making ends:Mine")
+
+
 @pytest.mark.parametrize("field", ["population.updater", "env.backend"])
 def test_a_part_of_a_users_own_that_ends_its_process_is_told_of_at_its_own_field(
     home: Path, capsys: pytest.CaptureFixture[str], field: str
 ) -> None:
     (home / "dies.py").write_text(f"import os\nif os.getpid() != {os.getpid()}: os._exit(3)\n")
     assert problem(capsys, "validate", "good.yaml", "--set", f"{field}=dies:Mine") == (
-        f"{field}: CartPole-v1 ended its process while importing dies:Mine: it ended with exit code"
-        " 3"
+        f"{field}: it ended its process while importing dies:Mine: it ended with exit code 3"
     )
 
 
