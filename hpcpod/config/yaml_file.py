@@ -188,9 +188,9 @@ class _Reader:
         for key_node, value_node in node.value:
             key, line = self._key(key_node, path), key_node.start_mark.line + 1
             if key in found:
-                self.problems.append(
-                    f"{join(path, key)}: written twice, on lines {lines[key]} and {line}"
-                )
+                first = lines[key]
+                where = f"on lines {first} and {line}" if first != line else f"on line {line}"
+                self.problems.append(f"{join(path, key)}: written twice, {where}")
             elif key is not None:
                 found[key], lines[key] = self.read(value_node, join(path, key)), line
         return found

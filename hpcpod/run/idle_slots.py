@@ -47,7 +47,7 @@ def _awaited(seen: Snapshot, found: Sequence[Order]) -> str:
     pods = sorted({order.pod for order in found})
     if seen.board.phase == "finals":
         ends = forecast(seen)
-        when = f"; they end in {span(ends.low, ends.high)}" if ends is not None else ""
+        when = f"; the run ends in {span(ends.low, ends.high)}" if ends is not None else ""
         kind = "snapshot" if being_scored(seen.board.rescores) else "final"
         return f"the {kind} {'scores' if len(found) > 1 else 'score'} of {listed(pods)}{when}"
     if awaited(seen.board):

@@ -47,7 +47,8 @@ class Task:
     image: bool
     """Observations are images."""
     max_episode_steps: int | None
-    """The time limit of an episode in steps; None without one."""
+    """The time limit of an episode in steps, also one that the environment was seen to keep by
+    itself; None without one."""
     random_steps: float | None
     """Mean steps of an episode of random actions; None: none has ended."""
     paces: Mapping[str, Pace] = field(default_factory=dict)

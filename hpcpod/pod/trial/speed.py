@@ -113,30 +113,41 @@ def _task(env: VecEnv, seconds: float) -> Task:
     observations = Observations(spec, False, "cpu")
     image = observations.image is not None
     shape, _ = tensor_form(spec.observation)
+    steps, cut = _random_episodes(env, spec, seconds) if seconds else (None, None)
     return Task(
         spec.id,
         kinds.get(type(spec.action), "multi-discrete"),  # type: ignore[arg-type]
         torch.Size(shape).numel() if image else observations.size,
         torch.Size(tensor_form(spec.action)[0]).numel(),
         image,
-        spec.max_episode_steps,
-        _random_steps(env, spec, seconds) if seconds else None,
+        spec.max_episode_steps or cut,
+        steps,
         measured=bool(seconds),
     )
 
 
-def _random_steps(env: VecEnv, spec: EnvSpec, seconds: float) -> float | None:
-    """Mean steps of an episode of random actions; None if none ends in the time."""
-    ends, steps = 0, 0
+def _random_episodes(env: VecEnv, spec: EnvSpec, seconds: float) -> tuple[float | None, int | None]:
+    """Mean steps of an episode of random actions, None if none ends in the time; and the steps
+    after which the environment itself cut every one that ended, None if it did not."""
+    ends, steps, lengths, terminated = 0, 0, set[int](), False
+    ages = torch.zeros(spec.num_envs, dtype=torch.long)
     generator = torch.Generator().manual_seed(0)
     env.reset(random_seeds("speed", count=spec.num_envs))
     began = time.monotonic()
     while steps < LENGTH and time.monotonic() - began < seconds:
         for action in random_actions(spec, 16, generator):
             step = env.step(action)
-            ends += int((step.terminated | step.truncated).sum())
+            over = (step.terminated | step.truncated).cpu()
+            terminated = terminated or bool(step.terminated.any())
+            ages += 1
+            lengths |= set(ages[over].tolist())
+            ages[over] = 0
+            ends += int(over.sum())
             steps += 1
-    return steps * spec.num_envs / ends if ends else None
+    if not terminated and len(lengths) == 1:
+        cut = lengths.pop()
+        return float(cut), cut
+    return steps * spec.num_envs / ends if ends else None, None
 
 
 def _agents(

@@ -72,6 +72,31 @@ def test_resets_count_though_all_environments_have_them_in_one_step() -> None:
         assert pace.panel_step > 0.7 * PANEL * 0.02 / 40
 
 
+class CutsItself(SlowReset):
+    """Episodes that the environment itself cuts after 40 steps."""
+
+    def step(self, action: Any) -> Any:
+        seen, reward, over, _, info = super().step(action)
+        return seen, reward, False, over, info
+
+
+class EndsItself(CutsItself):
+    """The same, but that one of 70 steps is the last of its episode."""
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, over, info = super().step(action)
+        ends = bool(self.np_random.random() < 1 / 70)
+        return seen, reward, ends, over and not ends, info
+
+
+@pytest.mark.long
+def test_a_limit_that_an_environment_keeps_by_itself_is_seen() -> None:
+    task = measured(f"{__name__}:CutsItself", 0.2)
+    assert (task.max_episode_steps, task.random_steps) == (40, 40.0)
+    for env in ("EndsItself", "SlowReset"):  # ends of its own: a policy may avoid them
+        assert measured(f"{__name__}:{env}", 0.2).max_episode_steps is None
+
+
 @pytest.mark.long
 def test_resets_are_timed_once_however_many_algorithms_there_are(
     monkeypatch: pytest.MonkeyPatch,
