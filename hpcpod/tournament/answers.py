@@ -16,9 +16,9 @@ from typing import Any, NoReturn, TypeVar
 from hpcpod.errors import ImpossibleBirth, in_words
 from hpcpod.records.records import Hyperparameters, PodState, Report, Verdict, decode, encode
 from hpcpod.tournament.allocation import Allocation
-from hpcpod.tournament.budget import due
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.offspring import Offspring
+from hpcpod.tournament.privilege import privilege
 from hpcpod.tournament.proposals import Copy, Fresh
 
 T = TypeVar("T")
@@ -158,11 +158,7 @@ def wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodS
         return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
     heir = found.algorithm if isinstance(found, Fresh) else ""
     if old.fate == "alive" and not cohorts.spare(old, heir):
-        what = "a control" if old.control else f"the last {old.algorithm}"
-        if cohorts.young(old):
-            share = due(old.share, cohorts.config, cohorts.slots)
-            what = f"a pod that has not had its first share of the budget, {share:.6g}"
-        return f"it replaces {old.id}, which is {what}"
+        return f"it replaces {old.id}, which is {privilege(cohorts, old)}"
     if isinstance(found, Fresh):
         if not 0 <= (found.share or 0.0) < math.inf:
             return f"it gives a fresh pod a share of {found.share:g}"

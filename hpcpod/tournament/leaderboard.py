@@ -276,6 +276,9 @@ def _evolve(
         child = rulings.challenge(cohorts, offspring, pod, verdict, key)
         if child is not None:
             cohorts.succeed(pod, child)
+        elif verdict.beaten_by:
+            words = rulings.stays(cohorts, pod, verdict)
+            offspring.pods[pod.id] = replace(pod, verdict=words)
     for pod in (board.pods[each.id] for each in fallen):
         if cohorts.hopeful():
             key = stable_hash(rules.config.seed, pod.id, "successor")

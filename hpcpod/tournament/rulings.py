@@ -40,6 +40,7 @@ from hpcpod.tournament.budget import later_share, slots_at_work
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
+from hpcpod.tournament.privilege import stays
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import PairedGate
@@ -101,6 +102,14 @@ class Rulings:
             lambda: generator.challenge(cohorts, pod, verdict, key),
             lambda: self._generator.challenge(cohorts, pod, verdict, key),
         )
+
+    def stays(self, cohorts: Cohorts, pod: PodState, verdict: Verdict) -> str:
+        """The verdict on a pod that was beaten and trains on, in words, with the reason."""
+        words = f"{in_short(verdict)}; {stays(cohorts, pod, verdict, self._rules.generator)}"
+        for place, made in enumerate(self.made):
+            if (made.kind, made.pod) == ("comparison", pod.id):
+                self.made[place] = replace(made, outcome=words)
+        return words
 
     def replace(self, cohorts: Cohorts, offspring: Offspring, dead: PodState, key: int) -> PodState:
         """The child that takes the place of a pod that has failed."""
