@@ -178,7 +178,7 @@ def action_space(name: str, space: gym.Space[Any]) -> Space:
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise UnsupportedSpace(
                 f"{name} has a continuous action without finite bounds, so [-1, 1] can't be"
-                f" mapped to it; bound it with a gymnasium.wrappers:TransformAction"
+                " mapped to it; write a gymnasium.ActionWrapper that gives it some (env.wrappers)"
             )
         return Box(space.shape, -1.0, 1.0)
     raise UnsupportedSpace(
