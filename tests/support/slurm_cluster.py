@@ -22,11 +22,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.patience import PATIENCE
-
 SBIN = "/usr/sbin"
 """Where Debian puts the daemons; not in an ordinary user's PATH."""
 CONTROLLER = "slurmctld"
+PATIENCE = 4.0
+"""Factor of the seconds that a test waits for something. What takes 40 s on two cores of one's own
+took 180 s where five processes of pytest shared slower ones."""
 LOOPBACK = "127.0.0.1"
 
 

@@ -11,7 +11,7 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check
 from hpcpod.storage.run_folder import RunFolder
-from tests.support.patience import PATIENCE
+from tests.support.slurm_cluster import PATIENCE
 
 FAULTS = "tests.support.faulty_envs:Faulty"
 
