@@ -20,7 +20,7 @@ from tests.program.programs import mapping as program
 from tests.support.command_line import GOOD, problem, refusal
 from tests.support.small_runs import mapping
 
-NUMBER = "math:pi is a float, not a class or a function"
+NUMBER = "math:pi is of type float, not a class or function"
 UNUSABLE = {
     "cluster.launcher=math:pi": f"cluster.launcher: {NUMBER}",
     "cluster.launcher=math:sqrt": "cluster.launcher: math:sqrt can't be made: TypeError: ",
