@@ -27,7 +27,7 @@ FORBIDDEN = {
 
 INHERITED = {"pod/pipeline/actor.py", "testing/populations.py"}
 """Words between a process and its own child, by a pipe that nobody else has: see ``Channel``.
-Boards of contracts, copied in one process's memory: ``copy.deepcopy`` takes 0.3 s, this takes 0.1."""
+Boards of contracts, copied in one process's memory: ``copy.deepcopy`` takes three times as long."""
 
 
 def dangers(source: str) -> Iterator[str]:
