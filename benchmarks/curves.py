@@ -18,7 +18,7 @@ import numpy as np
 from arms.hpcpod_run import RESERVE
 from arms.order import PODS
 from arms.tasks import TASKS, TRAININGS
-from asked import ended, plugin
+from asked import ended, number, plugin
 from peers import names_of
 from recorded_curves.recording import Array, Curves, read, recorded, write
 from recorded_curves.replay import Budget, random_search, replayed
@@ -86,17 +86,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--tasks", type=names_of(RECORDED), default=list(RECORDED), help="with commas")
     allocators = plugin("allocators")
     add("--allocators", nargs="+", type=allocators, default=["auto"], metavar="NAME")
-    add("--pods", type=int, default=PODS, help="places of the population")
+    add("--pods", type=number(int, 1), default=PODS, help="places of the population")
     add("--replicates", type=int, default=200)
-    add("--first", type=int, default=0, metavar="N", help="of the replicates (default: 0)")
+    first = "of the replicates (default: 0)"
+    add("--first", type=number(int, 0), default=0, metavar="N", help=first)
     add("--training", type=int, metavar="ROUNDS", help="of random search (default: the task's)")
     add("--record", type=names_of(TASKS), help="train draws of these tasks, and keep their curves")
     add("--data", type=Path, default=DATA, help="folder of the curves")
     options = parser.parse_args(arguments)
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")
-    if options.first < 0 or options.pods < 1:
-        parser.error("--first: at least 0; --pods: at least 1")
     files = [options.data / f"{task}.npz" for task in options.tasks]
     lacking = [file for file in files if not file.is_file()]
     if not options.data.is_dir():

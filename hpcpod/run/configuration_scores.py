@@ -113,7 +113,7 @@ def configurations_caption(scores: Sequence[ConfigurationScore]) -> str:
     others = len(scores) - len(shown(scores))
     return (
         "Of each configuration's trainings from scratch that still have a place, by their last"
-        " panels. 'estimate' is the"
-        " mean over all seeds that there could be: the mean drawn towards all configurations' by"
-        " its error." + (f" {others} more were not trained to the end." if others else "")
+        " panels. 'estimate' is the mean over all seeds that there could be: the mean drawn towards"
+        " all configurations' by its error."
+        + (f" {others} more were not trained to the end." if others else "")
     )

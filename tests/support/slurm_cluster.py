@@ -121,8 +121,8 @@ class SlurmCluster:
 
     def wait(self, what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
         """Poll until something is true of the cluster, which takes fewer seconds on a machine of
-        one's own. Looking takes a seventh of the time if it
-        takes half a second: a look that starts a Python would keep a core busy."""
+        one's own. Looking takes a seventh of the time if it takes half a second: a look that starts
+        a Python would keep a core busy."""
         patience = seconds * PATIENCE
         deadline = time.monotonic() + patience
         while True:

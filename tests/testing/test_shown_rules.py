@@ -33,7 +33,7 @@ def _made(contract: Contract, path: str) -> UpdaterContract | GeneratorContract 
 
 
 def _outcomes(contract: Contract, path: str) -> dict[str, str]:
-    """What each test says, in the order of the contract; empty where it passes."""
+    """The words of each test that fails, in the order of the contract; empty where it passes."""
     mine, said = _made(contract, path), {}
     for name in vars(contract):
         if name.startswith("test_"):
